@@ -18,6 +18,10 @@ os.environ[tuned.ENVIRONMENT] = "none"  # a user's table is no test's
 os.environ["NEPTUNE_VERDICTS"] = "none"  # nor what another compilation found out
 # Hundreds of processes import this package: without its compiled files a quarter of their time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# OpenMP's threads run our launches where torch is there, and look for more work for milliseconds
+# after each. Workers side by side would take the processors from each other with that.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+gc.disable()  # until all is imported: `pytest_collection_finish`
 
 
 def pytest_configure(config):
@@ -33,9 +37,9 @@ def pytest_unconfigure(config):
 
 
 def pytest_collection_finish():
-    # What imports and collection leave stays to the end: no later garbage collection walks it.
-    gc.collect()
+    # What imports and collection leave stays to the end: no garbage collection walks it.
     gc.freeze()
+    gc.enable()
     # Each collection calls hypothesis and JAX, which ask for it. Collections that are fewer cost
     # a fortieth of all tests less.
     gc.set_threshold(20_000, 20, 50)

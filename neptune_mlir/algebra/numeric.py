@@ -16,7 +16,7 @@ import numpy as np
 
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.combiners import lookup
-from neptune_mlir.algebra.numerics.accuracy import rounded
+from neptune_mlir.algebra.numerics.accuracy import LARGEST, rounded
 from neptune_mlir.algebra.operators import OPERATORS
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
@@ -33,6 +33,7 @@ class Domain:
         digits: float64 with so many bits in each result: the digits of a narrower type, without its
             range; 0 for all of them.
         batched: whether the first dimension of every input counts inputs, not positions.
+        longer: float32 sums overflow where those of rows so many times longer would.
     """
 
     extents: tuple[int, ...]
@@ -41,6 +42,7 @@ class Domain:
     floating: Any = np.float64
     batched: bool = False
     digits: int = 0
+    longer: float = 1.0
 
     @property
     def lead(self) -> int:
@@ -134,10 +136,19 @@ def fold(
     for k in folded:
         shape[domain.lead + k] = length if k == axis else domain.extents[k]
     places = tuple(domain.lead + k for k in folded)
-    return lookup(combiner).array.reduce(
+    found = lookup(combiner).array.reduce(
         np.broadcast_to(value, shape), axis=places, keepdims=True,
         initial=_identity(combiner, value.dtype),
     )  # fmt: skip
+    return overflown(found, domain) if combiner == "add" else found
+
+
+def overflown(total: Array, domain: Domain) -> Array:
+    """A sum, or the infinity that it is in rows that are `longer`."""
+    if domain.longer == 1.0 or total.dtype != np.float32:
+        return total
+    limit = np.float32(LARGEST["f32"] / domain.longer)
+    return np.where(np.abs(total) > limit, np.copysign(np.float32(np.inf), total), total)
 
 
 def identity(combiner: str, dtype: str, domain: Domain) -> Array:
@@ -213,7 +224,8 @@ def stream(
             value = evaluate(r.body, domain, after, axis, start, stop)
             value = fold(r.combiner, value, domain, r.folded, stop - start, axis)
             carried = corrected(r, state, after, domain)
-            after[r.name] = lookup(r.combiner).array(carried, value)
+            total = lookup(r.combiner).array(carried, value)
+            after[r.name] = overflown(total, domain) if r.combiner == "add" else total
         state = after
     return state
 
@@ -225,7 +237,7 @@ def join(solution: Solution, domain: Domain, states: list[dict[Any, Array]]) -> 
         total = identity(r.combiner, r.dtype, domain)
         for state in states:
             total = lookup(r.combiner).array(total, corrected(r, state, joined, domain))
-        joined[r.name] = total
+        joined[r.name] = overflown(total, domain) if r.combiner == "add" else total
     return joined
 
 

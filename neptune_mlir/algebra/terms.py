@@ -28,7 +28,7 @@ import hashlib
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -313,6 +313,18 @@ def reads(root: Term) -> tuple[Term, ...]:
     found = root.memo.get("reads")
     if found is None:
         found = root.memo["reads"] = tuple(leaves(root, "read"))
+    return found
+
+
+def reached(roots: Iterable[Term], bodies: Mapping[str, Term]) -> set[str]:
+    """The names of `bodies` that the roots read, directly or through such a body."""
+    found: set[str] = set()
+    pending = [*roots]
+    while pending:
+        for read in reads(pending.pop()):
+            if read.attr in bodies and read.attr not in found:
+                found.add(read.attr)
+                pending.append(bodies[read.attr])
     return found
 
 

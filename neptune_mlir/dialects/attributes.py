@@ -63,6 +63,12 @@ BUFFER = Attribute(
     writers=("frontend.from_torch",),
     readers=(),
 )  # fmt: skip
+IN_TWO = Attribute(
+    "in_two", LISTS, "func.func",
+    "arguments that calls may give as two arrays, one behind the other: argument, dimension",
+    writers=("frontend.emit",),
+    readers=("codegen.nvidia.in_two",),
+)  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
     "SHA-256 of the data of each constant: they are the last arguments",

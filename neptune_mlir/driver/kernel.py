@@ -115,6 +115,13 @@ class Kernel:
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         return self._executable(*arguments, out=out, **named)
 
+    def again(self, *arguments: Any) -> Any:
+        """What is kept of a call with arguments like these, after one: `again.run(again.stream,
+        addresses)` runs the kernel on arrays of the same types, shapes, strides and devices, and
+        returns all results, or None where only a whole call can say. On GPUs it is for the calling
+        thread. None where nothing is kept."""
+        return self._executable.again(*arguments)
+
     def prepare(self, *arguments: Any, **named: Any) -> Any:
         """A call on fixed memory, checked once: what it returns only launches. `out=` and more as
         for `GpuExecutable.prepare` and `CpuExecutable.prepare`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the stress test said of chains, kept on disk beside the compiled programs.
+"""What tests by numbers said of chains and of whole programs, on disk beside compiled programs.
 
 A program is compiled for other targets, calls and sizes, and with small changes, and most of its
 chains stay what they were. A verdict belongs to the content of a test, to this compiler, and to
@@ -15,13 +15,11 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from neptune_mlir import plugins
-from neptune_mlir.algebra.numerics import alike
-from neptune_mlir.algebra.numerics.stress import Failure, Report
+from neptune_mlir.algebra.numerics.remembered import store
 from neptune_mlir.runtime import cache
 
 ENVIRONMENT = "NEPTUNE_VERDICTS"
@@ -29,15 +27,15 @@ ENVIRONMENT = "NEPTUNE_VERDICTS"
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Within: stress tests are asked of the disk first."""
+    """Within: the disk is asked before a test runs."""
     if os.environ.get(ENVIRONMENT) == "none":
         yield
         return
-    token = alike.store.set(_Folder())
+    token = store.set(_Folder())
     try:
         yield
     finally:
-        alike.store.reset(token)
+        store.reset(token)
 
 
 class _Folder:
@@ -46,16 +44,16 @@ class _Folder:
     def __init__(self) -> None:
         self._others = [plugins.fingerprint(g) for g in (plugins.COMBINERS, plugins.FUNCTIONS)]
 
-    def load(self, content: str) -> Report | None:
+    def load(self, content: str) -> Any:
         try:
             digest, _, text = self._path(content).read_text().partition("\n")
         except (OSError, ValueError):
             return None
         # damaged: the test runs, and its verdict is written again
-        return _report(json.loads(text)) if digest == _digest(text) else None
+        return json.loads(text) if digest == _digest(text) else None
 
-    def keep(self, content: str, report: Report) -> None:
-        path, text = self._path(content), json.dumps(asdict(report))
+    def keep(self, content: str, found: Any) -> None:
+        path, text = self._path(content), json.dumps(found)
         with contextlib.suppress(OSError):  # a folder that cannot be written keeps nothing
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
@@ -73,10 +71,3 @@ class _Folder:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _report(found: dict[str, Any]) -> Report:
-    failure = found["failure"]
-    return Report(
-        found["fused"], found["unfused"], found["runs"], failure and Failure(**failure)
-    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.attributes import DERIVED
+from neptune_mlir.dialects.attributes import DERIVED, IN_TWO
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
 from neptune_mlir.dialects.scalars import Emitter, mlir_type
@@ -47,6 +47,9 @@ class _Emitter:
         function = func.FuncOp(program.name, (types, results))
         if program.notes:
             DERIVED.set(function, program.notes)
+        if program.in_two:
+            names = list(program.inputs)
+            IN_TWO.set(function, [[names.index(n), dim] for n, dim in program.in_two.items()])
         block = function.add_entry_block(
             [ir.Location.name(name, context=function.context) for name in program.inputs]
         )
@@ -79,14 +82,8 @@ class _Emitter:
                 self.values.bind(f"size:{axis.name}", value)
 
     def _needed_steps(self) -> list[Any]:
-        by_key = {s.key: s for s in self.program.steps}
-        needed: set[str] = set()
-        pending = [o.term for o in self.program.outputs]
-        while pending:
-            for read in T.leaves(pending.pop(), "read"):
-                if read.attr in by_key and read.attr not in needed:
-                    needed.add(read.attr)
-                    pending.append(by_key[read.attr].body)
+        bodies = {s.key: s.body for s in self.program.steps}
+        needed = T.reached([o.term for o in self.program.outputs], bodies)
         return [s for s in self.program.steps if s.key in needed]
 
     def _loops(self, axes: list[int], place: tuple[str, int]) -> dict[str, Any]:

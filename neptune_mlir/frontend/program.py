@@ -142,6 +142,8 @@ class Program:
 
     Attributes:
         notes: how the program was derived from another one, for `explain`.
+        in_two: inputs that calls may give as two arrays, one behind the other along a dimension
+            (`runtime.shards.in_two`), on chips where kernels can take them so.
 
     Raises:
         InputError: wherever a definition is wrong, with the line of Python that makes it.
@@ -155,6 +157,7 @@ class Program:
         self.steps: list[ReductionStep] = []
         self.outputs: list[Output] = []
         self.notes: list[str] = []
+        self.in_two: dict[str, int] = {}
         self._step_of: dict[tuple[Any, ...], str] = {}
 
     def axis(self, name: str, size: int | str | Expr | None = None) -> Axis:

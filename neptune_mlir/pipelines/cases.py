@@ -33,6 +33,7 @@ from neptune_mlir.analysis.fused_nests import contractions, multiplies_matrices,
 from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.analysis.tile_axes import extents_of
 from neptune_mlir.analysis.tiles import foralls, tuned
+from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
@@ -213,13 +214,16 @@ def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:
 
 
 def long_rows(module: Any) -> tuple[Case, ...]:
-    """Calls with few and long rows of a program that is one kernel without products."""
+    """Calls with few and long rows of a program that is one kernel without products, but for
+    reductions before it, which are cut as well."""
     length = stream_length(module)
     if length is None or (isinstance(length, int) and length < LONG_ROW):
         return ()
     (stream,) = streams(module)
     rows = _rows_of(stream) if LONGER_FEW.on(stream.operation) else None
-    if rows is None or any(kernel_ops(f) != [stream] for f in functions(module)):
+    kernels = [op for f in functions(module) for op in kernel_ops(f)]
+    before = [op for op in kernels if isinstance(op, N.ReduceOp)]
+    if rows is None or kernels != [*before, stream] or any(map(streams_products, before)):
         return ()
     few = ["le", ["mul", FEW_PROGRAMS, rows], ["multiprocessors"]]
     rule = ["and", ["le", LONG_ROW, length], few]

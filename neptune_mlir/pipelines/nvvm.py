@@ -29,17 +29,19 @@ def _waiting(bits: int) -> tuple[str, str]:
     """Streams in chunks wait for memory: how many programs, with tiles under way in each, keep it
     busy (few chunks are cheap to join), and their tiles."""
     programs, elements = resources.waiting(bits)
-    return f"programs:{programs * MULTIPROCESSORS};each:{programs}", f"stream:{elements}"
+    return f"programs:{programs * MULTIPROCESSORS};each:{programs}", f"product_stream:{elements}"
 
 
 CUT, STREAM = _waiting(16)
 NARROW = {"private": ";".join(_waiting(8))}  # for streams of 8-bit elements
 PRIVATE = f"{STREAM};least:16;chunks:0;{CUT};columns:32"
+HELD = f"held:{PRODUCT_WORDS[0]}"  # of streamed programs, and of streams that stay whole
 
 
 def _cut(knobs: str) -> dict[str, str]:
     """Of the schedules that cut streams."""
-    return dict.fromkeys(("private", "ahead_private"), knobs)
+    ahead = knobs.replace("product_stream:", "stream:")  # which is of products alone there
+    return {"private": f"{knobs};{HELD}", "ahead_private": ahead}
 
 
 # For calls with few rows, by rows of a tile: chunks that warp groups take, each with a
@@ -64,7 +66,7 @@ CUT_PORTABLE = (
     # rows without products: tiles by the rule
     Way({"private": f"chunks:0;{CUT}"}, least=NO_PRODUCTS, most=NO_PRODUCTS),
 )  # fmt: skip
-KNOBS = {"streamed": f"held:{PRODUCT_WORDS[0]};least:16", "private": PRIVATE}
+KNOBS = {"streamed": f"{HELD};least:16", "private": f"{PRIVATE};{HELD}"}
 CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
 # Streams so short that one tile has a whole row, of rows whose length only a call knows: the
 # longest first, for of several images that serve a call the last one counts.

@@ -32,7 +32,7 @@ _TILES = {
 }  # fmt: skip
 # Streams in chunks: 2 programs a compute unit, so that one computes while the other waits. A
 # program with few rows is one wave, and has what it streams in the registers of that wave.
-_CHUNKS = "stream:{};least:16;chunks:0;programs:{};each:2;columns:32"
+_CHUNKS = "product_stream:{};least:16;chunks:0;programs:{};each:2;columns:32"
 
 
 def ways(target: str) -> tuple[Way, ...]:

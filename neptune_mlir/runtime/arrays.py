@@ -11,7 +11,7 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,9 +47,25 @@ def storage_dtype(kind: str) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True)
+class Behind:
+    """The second of two arrays that are one along dimension `dim`, where it begins there, and what
+    of both is still on its way: positions from `low` to `high`. The word at address `word` counts
+    the lanes of it that have come, for which a kernel waits `timeout` milliseconds."""
+
+    view: ArrayView
+    dim: int
+    begin: int
+    low: int = 0
+    high: int = 0
+    word: int = 0
+    timeout: int = 0
+
+
+@dataclass(frozen=True)
 class ArrayView:
     """Memory of an array. Strides count elements; `owner` keeps the memory alive; `device` is the
-    number of a GPU, or None."""
+    number of a GPU, or None. `behind`: the rest of an array that lies in two (`in_two`); address
+    and strides are those of the first one then."""
 
     address: int
     dtype: str
@@ -58,6 +74,7 @@ class ArrayView:
     readonly: bool
     owner: Any
     device: int | None = None
+    behind: Behind | None = None
 
     def descriptor(self) -> ctypes.Array[ctypes.c_int64]:
         """MLIR's memref descriptor: allocated, aligned, offset, sizes, strides."""
@@ -72,12 +89,20 @@ class ArrayView:
         strides = tuple(s * kind.itemsize for s in self.strides)
         return np.ndarray(self.shape, kind, memory, self.address - low, strides)
 
+    def first(self) -> ArrayView:
+        """The first array where it lies in two."""
+        if self.behind is None:
+            return self
+        shape, dim = list(self.shape), self.behind.dim
+        shape[dim] = self.behind.begin
+        return replace(self, shape=tuple(shape), behind=None)
+
     def span(self) -> tuple[int, int]:
         """The addresses of the first and past the last byte that the array touches."""
         if 0 in self.shape:
             return self.address, self.address
         low, high = 0, 1
-        for extent, stride in zip(self.shape, self.strides, strict=True):
+        for extent, stride in zip(self.first().shape, self.strides, strict=True):
             if stride < 0:
                 low += (extent - 1) * stride
             else:
@@ -242,7 +267,16 @@ class _Versioned(ctypes.Structure):
 _READ_ONLY = 1  # of _Versioned.flags
 
 
+def check_negated(value: Any, name: str) -> None:
+    """Refuse a torch tensor whose memory holds the numbers with the other sign, which DLPack does
+    not say. Raises ArgumentError."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor) and value.is_neg():
+        raise ArgumentError(f"{name} is negated lazily", hint="pass x.resolve_neg()")
+
+
 def _dlpack(value: Any, name: str) -> ArrayView:
+    check_negated(value, name)
     with dlpack_errors(name):
         if int(value.__dlpack_device__()[0]) not in _HOST_DEVICES:
             raise ArgumentError(

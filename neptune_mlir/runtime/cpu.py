@@ -16,7 +16,7 @@ from neptune_mlir.runtime import workers
 from neptune_mlir.runtime.arrays import ArrayView, elements, glance, view
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.checks import check, check_array, check_equal
-from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared
+from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared, RepeatedCall
 from neptune_mlir.runtime.cpu_entry import NativeEntry
 from neptune_mlir.runtime.loader import check_machine, load
 from neptune_mlir.runtime.plan import Argument, Expression, Plan, evaluate
@@ -45,6 +45,11 @@ class CpuExecutable:
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         call, addresses, outs = self._find(arguments, out)
         return call.run(addresses, outs)
+
+    def again(self, *arguments: Any) -> RepeatedCall | None:
+        """What is kept of a call without `out=` for arguments like these, or None."""
+        call, _, _ = self._find(arguments, None)
+        return RepeatedCall(call) if call in self._calls.values() else None
 
     def prepare(self, *arguments: Any, out: Any) -> Prepared:
         """A call on fixed memory, checked once: what is returned runs the kernels, and nothing

@@ -55,7 +55,8 @@ class _Result:
 
 
 class CpuCall:
-    """See the module's text. `given` is how many addresses `run` takes.
+    """See the module's text. `given` is how many addresses `run` takes, `count` how many threads
+    may work.
 
     Args:
         arrays: arguments and constants by reference.
@@ -67,7 +68,7 @@ class CpuCall:
         self, entry: NativeEntry, plan: Plan, arrays: Arrays, scalars: Sequence[Any],
         sizes: Sequence[tuple[int, ...]], targets: Sequence[ArrayView], arguments: Any, count: int,
     ):  # fmt: skip
-        self._entry, self._plan, self._count = entry, plan, count
+        self._entry, self._plan, self.count = entry, plan, count
         self._scratch = max(-(-plan.scratch // workers.PAGE), 1) * workers.PAGE
         self._hand_out = host_results(arguments)
         self.lent: tuple[Any, ...] = ()
@@ -143,7 +144,7 @@ class CpuCall:
         ]
 
         def value(expression: Any) -> Any:
-            return evaluate(expression, shapes, scalars, self._count)
+            return evaluate(expression, shapes, scalars, self.count)
 
         for launch, at in zip(self._plan.launches, record.launches, strict=True):
             grid = [int(value(e)) for e in launch.grid]
@@ -151,7 +152,7 @@ class CpuCall:
             programs = math.prod(grid) if min(grid, default=1) > 0 else 0
             fields = (programs, *values, *grid)
             words[at : at + len(fields)] = fields
-            self._most = max(self._most, min(programs, self._count))
+            self._most = max(self._most, min(programs, self.count))
         return words
 
     # ---- one call
@@ -231,7 +232,7 @@ class CpuCall:
         helpers = workers.helpers()
         memory = helpers.ready(self._most, self._scratch)
         (entry or self._entry).call(
-            self._template_address, self._count, helpers.state, helpers.share, memory,
+            self._template_address, self.count, helpers.state, helpers.share, memory,
             self._scratch, *addresses,
         )  # fmt: skip
 
@@ -254,6 +255,24 @@ class CpuCall:
             return self._at(result, addresses).numpy().copy()
         array = made[result.made]
         return array if array.shape == result.held.shape else array.reshape(result.held.shape)
+
+
+class RepeatedCall:
+    """A call for arrays like those of an earlier one, by their addresses; `gpu_again.CallAgain` is
+    the same for GPUs."""
+
+    stream = 0
+
+    def __init__(self, call: CpuCall):
+        self._call = call
+
+    def run(self, stream: int, addresses: list[int]) -> Any:
+        """All results; None where another number of threads works now."""
+        call = self._call
+        if workers.count() != call.count:
+            return None
+        made = call.run(addresses, ())
+        return made if isinstance(made, tuple) else (made,)
 
 
 class Prepared:

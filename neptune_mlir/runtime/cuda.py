@@ -9,7 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import ToolError
-from neptune_mlir.runtime.driver import Driver, EntryPoints, Maker, PreparedLaunch, open_first
+from neptune_mlir.runtime.driver import (
+    CONTEXT,
+    ELSEWHERE,
+    FOUND,
+    OK,
+    Driver,
+    EntryPoints,
+    Maker,
+    PreparedLaunch,
+    address_of,
+    open_first,
+)
 
 # numbers of the driver's enumerations
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
@@ -157,19 +168,125 @@ class CudaDriver(Driver):
         )  # fmt: skip
         return ctypes.byref(config), launch.function, launch.addresses, None
 
+    def launch_words(self, launch: PreparedLaunch) -> tuple[list[int], Any]:
+        config = self.launch_call(launch, 0)[0]._obj
+        places = ctypes.addressof(config), ctypes.addressof(launch.addresses)
+        return [places[0], launch.function.value or 0, places[1]], (launch, config)
+
+    def native_text(self) -> str:
+        return _NATIVE.format(
+            **{name: address_of(getattr(self.library, name, None)) for name in _CALLED},
+            found=8 * FOUND, context=8 * CONTEXT, ok=OK, elsewhere=ELSEWHERE,
+            stream=LaunchConfig.stream.offset, sector=_SECTOR - 1, fetched=_FETCHED,
+            unaligned=_FETCHED_UNALIGNED,
+        )  # fmt: skip
+
     def tensor_map(
         self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],
         box: Sequence[int],
     ) -> Any:  # fmt: skip
         made = map_room()
-        steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
-        aligned = all(n % _SECTOR == 0 for n in (address, *steps))
-        fetched = _FETCHED if aligned else _FETCHED_UNALIGNED
-        rank, (kind, size) = len(extents), _MAP_TYPES[dtype]
+        words, tables = self.map_words(dtype, extents, strides, box)
+        kind, rank, *_, swizzle, steady = words
+        fetched = _FETCHED if steady and address % _SECTOR == 0 else _FETCHED_UNALIGNED
         self.call(
             "cuTensorMapEncodeTiled", made, kind, rank, ctypes.c_void_p(address),
-            (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
-            (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
-            0, _SWIZZLES[box[0] * size], fetched, 0,
+            *tables, 0, swizzle, fetched, 0,
         )  # fmt: skip
         return made
+
+    def map_words(
+        self, dtype: str, extents: Sequence[int], strides: Sequence[int], box: Sequence[int]
+    ) -> tuple[list[int], Any]:
+        """All of a tensor map but its address, for the encoder: its type, its rank, where extents,
+        strides, box and steps stand, the swizzle, and whether strides are aligned with sectors; and
+        what has to stay in memory for these."""
+        rank = len(extents)
+        tables = (
+            (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
+            (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
+        )  # fmt: skip
+        steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
+        steady = all(n % _SECTOR == 0 for n in steps)
+        places = [ctypes.addressof(table) for table in tables]
+        kind, size = _MAP_TYPES[dtype]
+        return [kind, rank, *places, _SWIZZLES[box[0] * size], int(steady)], tables
+
+
+_CALLED = ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuLaunchKernelEx",
+           "cuTensorMapEncodeTiled")  # fmt: skip
+
+# What `gpu_again` asks of a driver. A thread that is in a call's context already stays as it is.
+_NATIVE = """
+define internal i64 @is_mine(ptr %table) {{
+  %found = getelementptr i8, ptr %table, i64 {found}
+  %error = call i32 inttoptr (i64 {cuCtxGetCurrent} to ptr)(ptr %found)
+  %now = load i64, ptr %found
+  %seen = load i64, ptr %table
+  %same = icmp eq i64 %now, %seen
+  %answer = select i1 %same, i64 {ok}, i64 {elsewhere}
+  ret i64 %answer
+}}
+define internal i1 @is_inside(ptr %table) {{
+  %seen = load i64, ptr %table
+  %at = getelementptr i8, ptr %table, i64 {context}
+  %context = load i64, ptr %at
+  %inside = icmp eq i64 %seen, %context
+  ret i1 %inside
+}}
+define internal i32 @enter(ptr %table, ptr %before) {{
+  %inside = call i1 @is_inside(ptr %table)
+  br i1 %inside, label %stay, label %go
+stay:
+  ret i32 0
+go:
+  %at = getelementptr i8, ptr %table, i64 {context}
+  %context = load i64, ptr %at
+  %error = call i32 inttoptr (i64 {cuCtxPushCurrent_v2} to ptr)(i64 %context)
+  ret i32 %error
+}}
+define internal void @leave(ptr %table, ptr %before) {{
+  %inside = call i1 @is_inside(ptr %table)
+  br i1 %inside, label %stay, label %go
+go:
+  call i32 inttoptr (i64 {cuCtxPopCurrent_v2} to ptr)(ptr %before)
+  br label %stay
+stay:
+  ret void
+}}
+define internal i32 @launch(ptr %row, i64 %stream) {{
+  %config = load ptr, ptr %row
+  %stream.at = getelementptr i8, ptr %config, i64 {stream}
+  store i64 %stream, ptr %stream.at
+  %function.at = getelementptr i64, ptr %row, i64 1
+  %function = load ptr, ptr %function.at
+  %values.at = getelementptr i64, ptr %row, i64 2
+  %values = load ptr, ptr %values.at
+  %error = call i32 inttoptr (i64 {cuLaunchKernelEx} to ptr)(
+    ptr %config, ptr %function, ptr %values, ptr null)
+  ret i32 %error
+}}
+define internal i32 @encode(i64 %room, i64 %address, ptr %what) {{
+  %w = load [8 x i64], ptr %what
+  %type64 = extractvalue [8 x i64] %w, 0
+  %type = trunc i64 %type64 to i32
+  %rank64 = extractvalue [8 x i64] %w, 1
+  %rank = trunc i64 %rank64 to i32
+  %extents = extractvalue [8 x i64] %w, 2
+  %strides = extractvalue [8 x i64] %w, 3
+  %box = extractvalue [8 x i64] %w, 4
+  %steps = extractvalue [8 x i64] %w, 5
+  %swizzle64 = extractvalue [8 x i64] %w, 6
+  %swizzle = trunc i64 %swizzle64 to i32
+  %steady64 = extractvalue [8 x i64] %w, 7
+  %steady = icmp ne i64 %steady64, 0
+  %low = and i64 %address, {sector}
+  %whole = icmp eq i64 %low, 0
+  %aligned = and i1 %steady, %whole
+  %fetched = select i1 %aligned, i32 {fetched}, i32 {unaligned}
+  %error = call i32 inttoptr (i64 {cuTensorMapEncodeTiled} to ptr)(
+    i64 %room, i32 %type, i32 %rank, i64 %address, i64 %extents, i64 %strides, i64 %box,
+    i64 %steps, i32 0, i32 %swizzle, i32 %fetched, i32 0)
+  ret i32 %error
+}}
+"""

@@ -25,6 +25,12 @@ _NO_TIMING = 2  # of event flags
 _NO_DEVICE = 100  # of errors
 _STREAMS_LIMIT = 64  # streams whose arguments of launches are kept
 
+# What the native entry answers (`gpu_again`), and the words that its tables begin with: where the
+# thread was when the call was found to be one in this context, where it is now (which the entry
+# writes), and the context.
+OK, REFUSED, ELSEWHERE = 0, -1, -2
+SEEN, FOUND, CONTEXT = 0, 1, 2
+
 
 @dataclass(frozen=True)
 class EntryPoints:
@@ -250,6 +256,17 @@ class Driver(ABC):
     def launch_call(self, launch: PreparedLaunch, stream: int) -> tuple[Any, ...]:
         """The arguments of `launch` for a kernel on a stream."""
 
+    @abstractmethod
+    def launch_words(self, launch: PreparedLaunch) -> tuple[list[int], Any]:
+        """A launch as the native entry takes it (`gpu_again`), but for the stream; and what has to
+        stay in memory for it."""
+
+    @abstractmethod
+    def native_text(self) -> str:
+        """LLVM IR of what the native entry asks of the driver: is_mine (whether the thread is where
+        it was when the call was found to be for a context), enter and leave (that context), launch,
+        and encode (a tensor map)."""
+
     # ---- order, and tensor maps
 
     def is_capturing(self, stream: int) -> bool:
@@ -281,6 +298,13 @@ class Driver(ABC):
                 and is never written.
             strides: bytes between neighbours along each axis but the innermost.
         """
+        raise ToolError(f"{self.maker.name} GPUs have no tensor maps", hint="compile it again")
+
+    def map_words(
+        self, dtype: str, extents: Sequence[int], strides: Sequence[int], box: Sequence[int]
+    ) -> tuple[list[int], Any]:
+        """A tensor map as the native entry takes it, but for its address; and what has to stay in
+        memory for it."""
         raise ToolError(f"{self.maker.name} GPUs have no tensor maps", hint="compile it again")
 
 
@@ -316,6 +340,11 @@ class Launches:
             self._driver.launch_call(launch, stream) for launch in self.launches
         ]
         return ready
+
+
+def address_of(function: Any) -> int:
+    """Where a function that ctypes found is."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def open_first(paths: Sequence[str]) -> Any:

@@ -41,6 +41,7 @@ from neptune_mlir.runtime.memory import (
 )
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.runtime.shards.in_two import takes
 
 _SIZES_LIMIT = 1024  # shapes whose numbers are kept
 _CALLS_LIMIT = 256  # calls of a thread that are kept
@@ -90,21 +91,29 @@ class GpuExecutable:
             ToolError: the driver reports an error.
         """
         outs = () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
-        key, addresses = self._signature(arguments, outs, workspace, stream)
-        again = self._calls().get(key) if key else None
+        key, addresses = self._signature(arguments, outs, workspace)
+        kept = self._calls().get(key, ()) if key else ()
         made: Any = None
-        if again is not None:
-            library = library_of((*arguments, *outs))
-            handle = library.current_stream(again.image.device)
-            handle = handle if stream is None else stream_handle(stream)
-            made = again.run(library, handle, addresses, outs, workspace is not None)
-        if made is None:
+        for again in kept:  # one for each context
+            handle = again.stream if stream is None else stream_handle(stream)
+            made = again.run(handle, addresses, outs)
+            if made is not None:
+                break
+        else:
             call, bound = self._prepare(arguments, out, workspace, stream, kept=False)
             call()
             made = call.results
-            if key and again is None and CallAgain.is_possible(bound) and self._is_best(bound):
-                self._remember(key, CallAgain(bound, self._driver))
+            if key and all(again.image.context != bound.image.context for again in kept):
+                self._remember(key, bound, outs, workspace is not None, arguments)
         return made[0] if len(made) == 1 else made
+
+    def again(self, *arguments: Any) -> CallAgain | None:
+        """What this thread keeps of a call without `out=` and `workspace=` for arguments like
+        these, in the context that it is in now; None where calls are checked each time."""
+        key, _ = self._signature(arguments, (), None)
+        context = self._driver.context(self._device_of(arguments))
+        kept = self._calls().get(key, ()) if key else ()
+        return next((again for again in kept if again.image.context == context), None)
 
     def _is_best(self, bound: Bound) -> bool:
         """Whether no image was left because of where the arrays of a call lie: those of a call like
@@ -115,19 +124,29 @@ class GpuExecutable:
         images = self._images_for(bound.image.device)
         return all(is_met(need, given, out) for image in images for need in image.needs)
 
-    def _calls(self) -> dict[Any, CallAgain]:
-        """This thread's calls that may come again, by what decides how they go."""
-        found: dict[Any, CallAgain] = self._local.__dict__.setdefault("calls", {})
+    def _calls(self) -> dict[Any, list[CallAgain]]:
+        """This thread's calls that may come again, by what decides how they go: one for each
+        context."""
+        found: dict[Any, list[CallAgain]] = self._local.__dict__.setdefault("calls", {})
         return found
 
-    def _remember(self, key: Any, call: CallAgain) -> None:
+    def _remember(
+        self, key: Any, bound: Bound, outs: Sequence[Any], workspace: bool, arguments: Sequence[Any]
+    ) -> None:  # fmt: skip
+        library, needs = library_of((*arguments, *outs)), bound.sizes.requirements
+        given = outs and (workspace or not needs.workspace)
+        if not (library.allocates or given):
+            return
+        if not (CallAgain.is_possible(bound) and self._is_best(bound)):
+            return
         calls = self._calls()
         if len(calls) >= _CALLS_LIMIT:
             calls.clear()
-        calls[key] = call
+        made = CallAgain(bound, self._driver, library, len(outs), workspace)
+        calls.setdefault(key, []).append(made)
 
     def _signature(
-        self, arguments: Sequence[Any], outs: Sequence[Any], workspace: Any, stream: Any
+        self, arguments: Sequence[Any], outs: Sequence[Any], workspace: Any
     ) -> tuple[Any, list[int]]:
         """What calls have in common that differ in addresses alone, and these; None where only a
         whole check can say."""
@@ -142,12 +161,9 @@ class GpuExecutable:
             key.append(seen[0])
             if seen[1] is not None:
                 addresses.append(seen[1])
-                device = seen[0][-1] if device is None else device
-        if len(arguments) != len(self.plan.arguments):
-            return None, addresses
+                device = seen[0][-1]
         if type(device) is not int:  # nobody said: asks no driver where there is no array
-            device = self._device_of(arguments)
-        key.append(self._driver.context(device))
+            key.append(self._device_of(arguments))
         return tuple(key), addresses
 
     def requirements(self, *arguments: Any) -> Requirements:
@@ -259,6 +275,15 @@ class GpuExecutable:
             met = {need: is_met(need, views, given) for need in needs}
             images = [image for image in images if all(met[need] for need in image.needs)]
             key += tuple(met.values())
+        split = tuple(None if v is None or v.behind is None else v.behind.begin for v in views)
+        if any(split):
+            images, fixed = [i for i in images if takes(i.plan, views)], True
+            if not images:
+                raise ArgumentError(
+                    "no kernel for this device takes these arguments in two arrays",
+                    hint="pass one array",
+                )
+            key += split
         if any(image.views for image in images[1:]):
             key += tuple(None if v is None else v.strides for v in (*views, *given))
         found = self._sizes.get(key)

@@ -1,24 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A call on a GPU that is like an earlier one but for where its arrays lie: only addresses are
-filled in. What depends on them (alignment, overlaps) is checked again."""
+filled in. What depends on them (alignment, overlaps) is checked again.
+
+One native function does so, and launches: such a call is one call through ctypes.
+
+    again(table, addresses, stream) -> OK, REFUSED, ELSEWHERE, or an error of the driver
+
+What it does stands in the table of a call (`_Table`): which alignment an address needs, which
+arrays may not overlap, where in the parameters of kernels addresses go, which tensor maps hold one,
+and what is launched. It is LLVM IR with the addresses of the driver's functions, compiled once for
+a driver. A table belongs to one thread: the function writes parameters in place.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.cuda import map_room
-from neptune_mlir.runtime.driver import Driver, Launches, PreparedLaunch
+from neptune_mlir.runtime.driver import (
+    ELSEWHERE,
+    FOUND,
+    OK,
+    REFUSED,
+    SEEN,
+    Driver,
+    PreparedLaunch,
+)
 from neptune_mlir.runtime.images import LoadedImage
 from neptune_mlir.runtime.libraries import Library
+from neptune_mlir.runtime.loader import compile_text, has_compiler
 from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
-from neptune_mlir.runtime.parameters import tensor_map
+from neptune_mlir.runtime.parameters import in_two, map_shape
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
 
-_MAPS_LIMIT = 256
+_ENTERING = 1 << 32  # added to an error of the driver that came before the first launch
+
+# Rows of a table lie behind its head (`driver.SEEN` and so on, then how many of each kind there
+# are), in this order, each of so many words.
+_WIDTHS = {
+    "base": 1,  # bits of an address that have to be 0
+    "pair": 6,  # two bases, first and last byte of each from its address: no byte in common
+    "pointer": 3,  # where an address goes, its base, bytes behind it
+    "map": 12,  # the same, the address that is encoded, then what `Driver.map_words` says
+    "launch": 5,  # see `Driver.launch_words`
+}
+_COUNTS = 3
+_HEAD = _COUNTS + len(_WIDTHS)
 
 
 @dataclass(frozen=True)
@@ -36,148 +67,311 @@ class Bound:
 class CallAgain:
     """The launches of a call, for one thread's calls that are like it.
 
-    Attributes:
-        bases: the arrays that a caller passes or that are made for a call: arguments, results,
-            and the workspace where there is one.
-        arguments: how many of them are arguments.
+    Args:
+        outs: how many arrays for results the caller passes.
+        workspace: whether the caller passes one.
+        library: what makes those that the caller does not pass.
     """
 
-    def __init__(self, bound: Bound, driver: Driver):
-        plan = bound.image.plan
-        tensors = [k for k, a in enumerate(plan.arguments) if a.kind == "tensor"]
-        self.bases: list[Place] = [("argument", k) for k in tensors]
-        self.arguments = len(tensors)
-        self.bases += [root(plan, r) for r in plan.results]
-        if bound.sizes.requirements.workspace:
-            self.bases.append(WORKSPACE)
-        self.image, self.requirements = bound.image, bound.sizes.requirements
-        self._driver = driver
-        views = [bound.arrays[base] for base in self.bases]
-        self._starts = [v.address for v in views]
-        self._spans = [(v.span()[0] - v.address, v.span()[1] - v.address) for v in views]
-        self._units = [1] * len(self.bases)
-        for place in bound.sizes.used:
-            number = self._base(place)
-            if number is not None:
-                unit = bound.image.alignment.get(place, 1)
-                self._units[number] = math.lcm(self._units[number], unit)
-        self._pointers: list[tuple[Any, int, int]] = []  # parameter, base, offset
-        self._maps: list[tuple[Any, int, int, ArrayView, Any]] = []  # ..., array, box
-        self._made: dict[tuple[int, int], Any] = {}  # by number of the map and address
+    def __init__(
+        self, bound: Bound, driver: Driver, library: Library, outs: int, workspace: bool
+    ):
+        plan, needs = bound.image.plan, bound.sizes.requirements
+        bases: list[Place] = [("argument", k) for k, a in enumerate(plan.arguments)
+                              if a.kind == "tensor"]  # fmt: skip
+        own = len(bases) + outs  # from here on arrays are made
+        bases += [root(plan, r) for r in plan.results]
+        if needs.workspace:
+            bases.append(WORKSPACE)
+        self.image, self._bases = bound.image, bases
+        self._driver, self._library = driver, library
+        device = bound.image.device
+        make = library.maker
+        self._results = [] if outs else [make(s, dtype, device) for s, dtype in needs.results]
+        own_workspace = bool(needs.workspace) and not workspace
+        self._workspace = make((needs.workspace,), "i8", device) if own_workspace else None
+        self._ignored = workspace and not needs.workspace  # which nothing reads or writes
         self._counters: list[tuple[Any, int]] = []
-        own = [
-            self._own(launch, sized.launch.operands, bound)
-            for sized, launch in zip(bound.sizes.launches, bound.launches, strict=True)
-        ]
-        self._bound_maps: list[int | None] = [None] * len(self._maps)  # addresses
-        self._launches = Launches(driver, bound.image.context, own)
+        self._given: Any = (ctypes.c_int64 * len(bases))()
+        self._given_address = ctypes.addressof(self._given)
+        given = range(own - outs, own) if outs else ()
+        written = [*given, *([len(bases) - 1] if workspace and needs.workspace else [])]
+        self._table = self._table_of(bound, written)
+        self._enter = _function_of(driver)
 
     @staticmethod
     def is_possible(bound: Bound) -> bool:
-        """Whether every result is memory of its own, under the shape of the result, and no better
-        image may come."""
+        """Whether every result is memory of its own, under the shape of the result, no better image
+        may come, and there is what compiles the entry."""
         places = [(kind, number) for kind, number in bound.image.plan.results]
         buffers = bound.image.plan.buffers
         own = all(kind == "buffer" and buffers[number].of is None for kind, number in places)
-        return own and len(set(places)) == len(places) and not bound.fixed
+        return own and len(set(places)) == len(places) and not bound.fixed and has_compiler()
+
+    def run(self, handle: int, addresses: list[int], outs: Sequence[Any] = ()) -> Any:
+        """Enqueue the kernels on a stream; returns the results: `outs`, or what is made. None where
+        addresses, or where the thread is, need a whole check.
+
+        Args:
+            addresses: of the arrays that the caller passes: arguments, results, the workspace.
+        """
+        if self._ignored:
+            addresses = addresses[:-1]
+        if self._results:
+            outs = [make(handle) for make in self._results]
+            address = self._library.address
+            made = [address(x) for x in outs]
+            at = len(self._given) - len(made) - (WORKSPACE in self._bases)
+            addresses = [*addresses[:at], *made, *addresses[at:]]
+        if self._workspace is not None:
+            scratch = self._workspace(handle)
+            addresses = [*addresses, self._library.address(scratch)]
+        self._given[:] = addresses
+        if self._counters:
+            kept = self._driver.is_capturing(handle)
+            for value, limit in self._counters:
+                value.value = self.image.numbers.take(limit, kept)
+        table = self._table
+        error = self._enter(table.address, self._given_address, handle)
+        if error == ELSEWHERE:
+            if self._driver.context(self.image.device) != self.image.context:
+                return None
+            table.words[SEEN] = table.words[FOUND]
+            error = self._enter(table.address, self._given_address, handle)
+        if error == OK:
+            return outs
+        if error < 0:
+            return None
+        if error >= _ENTERING:
+            self._driver.fail(error - _ENTERING, "entering a device")
+        return self._driver.fail(error, "a kernel launch")
+
+    @property
+    def stream(self) -> int:
+        """The stream that the library of the arrays works on now."""
+        return self._library.current_stream(self.image.device)
+
+    # ---- what the native entry works on
+
+    def _table_of(self, bound: Bound, written: Sequence[int]) -> _Table:
+        """`written`: bases that come from the caller, and that kernels write."""
+        views = [bound.arrays[base] for base in self._bases]
+        spans = [(v.span()[0] - v.address, v.span()[1] - v.address) for v in views]
+        rows: dict[str, list[Sequence[int]]] = {kind: [] for kind in _WIDTHS}
+        units = [1] * len(self._bases)
+        for place in bound.sizes.used:
+            number = self._base(place)
+            if number is not None:
+                units[number] = max(units[number], bound.image.alignment.get(place, 1))
+        rows["base"] = [(unit - 1,) for unit in units]  # powers of 2
+        rows["pair"] = [
+            (k, n, *spans[k], *spans[n]) for k in written for n in range(len(views)) if n != k
+        ]
+        keep: list[Any] = []
+        for sized, launch in zip(bound.sizes.launches, bound.launches, strict=True):
+            own = self._own(launch, sized.launch.operands, bound, views, rows, keep)
+            words, kept = self._driver.launch_words(own)
+            rows["launch"].append(words)
+            keep.append(kept)
+        return _Table(bound.image.context, rows, keep)
 
     def _base(self, place: Place) -> int | None:
         """The number of the base that an array lies in; None for a constant."""
         kind, number = root(self.image.plan, place)
         if kind == "constant":
             return None
-        found = (kind, number) if (kind, number) in self.bases else WORKSPACE
-        return self.bases.index(found)
+        found = (kind, number) if (kind, number) in self._bases else WORKSPACE
+        return self._bases.index(found)
 
     def _own(
-        self, launch: PreparedLaunch, operands: Sequence[Any], bound: Bound
+        self, launch: PreparedLaunch, operands: Sequence[Any], bound: Bound,
+        views: Sequence[ArrayView], rows: dict[str, list[Sequence[int]]], keep: list[Any],
     ) -> PreparedLaunch:  # fmt: skip
-        """A launch with parameters of its own where they change from call to call."""
+        """A launch with parameters of its own where they change from call to call, of which `rows`
+        say how."""
         values, at = list(launch.values), 0
         for operand in operands:
             width = 1
             if operand[0] == "counter":
                 values[at] = type(values[at])()
                 self._counters.append((values[at], operand[1]))
+            elif operand[0] == OPERAND:
+                width = len(in_two(bound.arrays[operand[1], operand[2]], operand[3]))
             elif operand[0] != "value":
-                is_map = operand[0] == "map"
+                is_map = operand[0] in ("map", BEHIND)
                 place = (operand[1], operand[2]) if is_map else (operand[0], operand[1])
                 array, base = bound.arrays[place], self._base(place)
                 width = 1 if is_map else 1 + len(array.strides[:-1])
                 if base is not None:
-                    offset = array.address - self._starts[base]
+                    offset = array.address - views[base].address
                     values[at] = map_room() if is_map else ctypes.c_void_p()
-                    if is_map:
-                        array = replace(array, owner=None)  # nobody's memory is kept
-                        self._maps.append((values[at], base, offset, array, operand[3:]))
-                    else:
-                        self._pointers.append((values[at], base, offset))
+                    row = [ctypes.addressof(values[at]), base, offset]
+                    if not is_map:
+                        rows["pointer"].append(row)
+                    elif 0 not in array.shape:
+                        shape = map_shape(array, *operand[3:])
+                        words, kept = self._driver.map_words(*shape)
+                        rows["map"].append([*row, -1, *words])  # no address is encoded yet
+                        keep.append(kept)
             at += width
         return PreparedLaunch(
             launch.function, launch.programs, launch.threads, launch.shared, values, launch.early
         )
 
-    def run(
-        self, library: Library, handle: int, addresses: Sequence[int], outs: Sequence[Any],
-        workspace: Any,
-    ) -> Sequence[Any] | None:  # fmt: skip
-        """Enqueue the kernels on a stream; returns the results, made by the library where `outs` is
-        empty. None where addresses, or what is to be made, need a whole check.
 
-        Args:
-            addresses: of the arrays that the caller passes, in the order of `bases`.
-            workspace: whether the last of them is one; else it is made.
-        """
-        device, needs = self.image.device, self.requirements
-        if not library.allocates and not (outs and (workspace or not needs.workspace)):
-            return None
-        every = list(addresses)
-        if workspace and not needs.workspace:  # which nothing reads or writes
-            every.pop()
-        given = list(range(self.arguments, len(every)))
-        if not outs:
-            outs = [library.empty(shape, dtype, device, handle) for shape, dtype in needs.results]
-            every[self.arguments : self.arguments] = map(library.address, outs)
-            given = [k + len(outs) for k in given]
-        if needs.workspace and not workspace:
-            made = library.empty((needs.workspace,), "i8", device, handle)
-            every.append(library.address(made))
-        if len(every) != len(self.bases) or not self._fits(every, given):
-            return None
-        self._bind(every, handle)
-        self._launches.enqueue(handle)
-        return outs
+class _Table:
+    """What the function reads.
 
-    def _fits(self, addresses: Sequence[int], given: Sequence[int]) -> bool:
-        """Whether arrays at these addresses are aligned, and those that are written and come from
-        the caller (`given`) have no bytes in common with others."""
-        for address, unit in zip(addresses, self._units, strict=True):
-            if address % unit:
-                return False
-        for k in given:
-            low, high = addresses[k] + self._spans[k][0], addresses[k] + self._spans[k][1]
-            for n, (address, (first, last)) in enumerate(zip(addresses, self._spans, strict=True)):
-                if n != k and low < address + last and address + first < high:
-                    return False
-        return True
+    Args:
+        rows: by kind.
+        keep: what the words have addresses of.
+    """
 
-    def _bind(self, addresses: Sequence[int], stream: int) -> None:
-        """Let the launches work on arrays at these addresses."""
-        for value, base, offset in self._pointers:
-            value.value = addresses[base] + offset
-        for k, (room, base, offset, array, box) in enumerate(self._maps):
-            address = addresses[base] + offset
-            if address == self._bound_maps[k]:  # as in the call before
-                continue
-            made = self._made.get((k, address))
-            if made is None:
-                if len(self._made) >= _MAPS_LIMIT:
-                    self._made.clear()
-                made = tensor_map(self._driver, replace(array, address=address), *box)
-                self._made[k, address] = made
-            ctypes.memmove(room, made, len(room))
-            self._bound_maps[k] = address
-        if self._counters:
-            kept = self._driver.is_capturing(stream)
-            for value, limit in self._counters:
-                value.value = self.image.numbers.take(limit, kept)
+    def __init__(self, context: int, rows: dict[str, list[Sequence[int]]], keep: Any):
+        words = [-1, 0, context, *(len(rows[kind]) for kind in _WIDTHS)]
+        for kind, width in _WIDTHS.items():
+            for row in rows[kind]:
+                words += [*row, *[0] * (width - len(row))]
+        self.words = (ctypes.c_int64 * len(words))(*words)
+        self.address = ctypes.addressof(self.words)
+        self._keep = keep
+
+
+def _function_of(driver: Driver) -> Any:
+    """The function for a driver, which keeps it."""
+    found = driver.__dict__.get("_again")
+    if found is None:
+        engine, (address,) = compile_text(_text(driver), ["again"])
+        found = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)(address)
+        driver.__dict__["_again"], driver.__dict__["_again_engine"] = found, engine
+    return found
+
+
+def _text(driver: Driver) -> str:
+    lines = [
+        driver.native_text(),
+        "define i64 @again(ptr %table, ptr %given, i64 %stream) {",
+        "  %before = alloca i64",
+        f"  %start = getelementptr i64, ptr %table, i64 {_HEAD}",
+        "  %mine = call i64 @is_mine(ptr %table)",
+        f"  %is_mine = icmp eq i64 %mine, {OK}",
+        "  br i1 %is_mine, label %base.begin, label %elsewhere",
+        "elsewhere:",
+        f"  ret i64 {ELSEWHERE}",
+        "refused:",
+        f"  ret i64 {REFUSED}",
+        *_loop("base", "%start", "pair.begin", _ALIGNED),
+        *_loop("pair", "%base.end", "pointer.begin", _APART),
+        *_loop("pointer", "%pair.end", "map.begin", _FILLED),
+        *_loop("map", "%pointer.end", "enter", _ENCODED),
+        "enter:",
+        "  %entering = call i32 @enter(ptr %table, ptr %before)",
+        "  %inside = icmp eq i32 %entering, 0",
+        "  br i1 %inside, label %launch.begin, label %outside",
+        "outside:",
+        "  %outside.error = zext i32 %entering to i64",
+        f"  %outside.marked = or i64 %outside.error, {_ENTERING}",
+        "  ret i64 %outside.marked",
+        *_loop("launch", "%map.end", "leave", _LAUNCHED),
+        "failed:",
+        "  call void @leave(ptr %table, ptr %before)",
+        "  %failed.error = zext i32 %launch.error to i64",
+        "  ret i64 %failed.error",
+        "leave:",
+        "  call void @leave(ptr %table, ptr %before)",
+        f"  ret i64 {OK}",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _loop(kind: str, start: str, behind: str, body: Sequence[str]) -> list[str]:
+    """The rows of a kind, from `start` on; the body ends with a branch to `kind.step`."""
+    count = _COUNTS + list(_WIDTHS).index(kind)
+    return [
+        f"{kind}.begin:",
+        f"  %{kind}.count.at = getelementptr i64, ptr %table, i64 {count}",
+        f"  %{kind}.count = load i64, ptr %{kind}.count.at",
+        f"  %{kind}.words = mul i64 %{kind}.count, {_WIDTHS[kind]}",
+        f"  %{kind}.end = getelementptr i64, ptr {start}, i64 %{kind}.words",
+        f"  br label %{kind}.head",
+        f"{kind}.head:",
+        f"  %{kind}.row = phi ptr [ {start}, %{kind}.begin ], [ %{kind}.next, %{kind}.step ]",
+        f"  %{kind}.done = icmp eq ptr %{kind}.row, %{kind}.end",
+        f"  br i1 %{kind}.done, label %{behind}, label %{kind}.body",
+        f"{kind}.body:",
+        *(f"  {line}" for line in body),
+        f"{kind}.step:",
+        f"  %{kind}.next = getelementptr i64, ptr %{kind}.row, i64 {_WIDTHS[kind]}",
+        f"  br label %{kind}.head",
+    ]
+
+
+def _words(kind: str, *names: str) -> list[str]:
+    """The first words of a row, by name."""
+    return [
+        line for k, name in enumerate(names) for line in (
+            f"%{kind}.{name}.at = getelementptr i64, ptr %{kind}.row, i64 {k}",
+            f"%{kind}.{name} = load i64, ptr %{kind}.{name}.at",
+        )
+    ]  # fmt: skip
+
+
+def _address(kind: str, base: str) -> list[str]:
+    """The address that the caller gives for a base."""
+    return [
+        f"%{kind}.{base}.given = getelementptr i64, ptr %given, i64 %{kind}.{base}",
+        f"%{kind}.{base}.address = load i64, ptr %{kind}.{base}.given",
+    ]
+
+
+# What is done with a row of each kind.
+_ALIGNED = (
+    "%base.byte = ptrtoint ptr %base.row to i64",
+    "%base.from = ptrtoint ptr %start to i64",
+    "%base.number = sub i64 %base.byte, %base.from",
+    "%base.at = getelementptr i8, ptr %given, i64 %base.number",
+    "%base.address = load i64, ptr %base.at",
+    *_words("base", "mask"),
+    "%base.low = and i64 %base.address, %base.mask",
+    "%base.fits = icmp eq i64 %base.low, 0",
+    "br i1 %base.fits, label %base.step, label %refused",
+)  # fmt: skip
+_APART = (
+    *_words("pair", "one", "other", "low", "high", "first", "last"),
+    *_address("pair", "one"), *_address("pair", "other"),
+    "%pair.a = add i64 %pair.one.address, %pair.low",
+    "%pair.b = add i64 %pair.one.address, %pair.high",
+    "%pair.c = add i64 %pair.other.address, %pair.first",
+    "%pair.d = add i64 %pair.other.address, %pair.last",
+    "%pair.before = icmp ult i64 %pair.a, %pair.d",
+    "%pair.behind = icmp ult i64 %pair.c, %pair.b",
+    "%pair.meet = and i1 %pair.before, %pair.behind",
+    "br i1 %pair.meet, label %refused, label %pair.step",
+)  # fmt: skip
+_FILLED = (
+    *_words("pointer", "to", "base", "offset"), *_address("pointer", "base"),
+    "%pointer.value = add i64 %pointer.base.address, %pointer.offset",
+    "%pointer.place = inttoptr i64 %pointer.to to ptr",
+    "store i64 %pointer.value, ptr %pointer.place",
+    "br label %pointer.step",
+)  # fmt: skip
+_ENCODED = (
+    *_words("map", "to", "base", "offset", "bound"), *_address("map", "base"),
+    "%map.value = add i64 %map.base.address, %map.offset",
+    "%map.is_bound = icmp eq i64 %map.value, %map.bound",
+    "br i1 %map.is_bound, label %map.step, label %map.make",
+    "map.make:",
+    "%map.what = getelementptr i64, ptr %map.row, i64 4",
+    "%map.error = call i32 @encode(i64 %map.to, i64 %map.value, ptr %map.what)",
+    "%map.made = icmp eq i32 %map.error, 0",
+    "br i1 %map.made, label %map.keep, label %refused",
+    "map.keep:",
+    "store i64 %map.value, ptr %map.bound.at",
+    "br label %map.step",
+)  # fmt: skip
+_LAUNCHED = (
+    "%launch.error = call i32 @launch(ptr %launch.row, i64 %stream)",
+    "%launch.good = icmp eq i32 %launch.error, 0",
+    "br i1 %launch.good, label %launch.step, label %failed",
+)  # fmt: skip

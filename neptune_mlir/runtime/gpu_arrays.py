@@ -18,6 +18,7 @@ import numpy as np
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import (
     ArrayView,
+    check_negated,
     contiguous,
     dlpack_errors,
     number_key,
@@ -27,6 +28,7 @@ from neptune_mlir.runtime.arrays import (
 from neptune_mlir.runtime.cuda import NVIDIA
 from neptune_mlir.runtime.driver import Driver, Maker
 from neptune_mlir.runtime.hip import AMD
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo
 
 # bytes of an element by MLIR type
 SIZES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
@@ -75,14 +77,16 @@ def gpu_view(
     Raises:
         ArgumentError: not an array on a GPU, or of a type that no kernel takes.
     """
+    if isinstance(value, ArraysInTwo):
+        first, second = (gpu_view(x, name, driver, stream, wait) for x in value.arrays)
+        return value.view(first, second, name)
     device = gpu_device(value, name, lambda: driver)
     if isinstance(value, DeviceArray):
         strides = contiguous(value.shape)
         return ArrayView(value.address, value.dtype, value.shape, strides, False, value, device)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        if value.is_neg():  # its memory holds the numbers with the other sign
-            raise ArgumentError(f"{name} is negated lazily", hint="pass x.resolve_neg()")
+        check_negated(value, name)
         return torch_view(value, name, device)
     if hasattr(value, "__dlpack__"):
         return _dlpack_view(value, name, device, stream, driver.maker)
@@ -95,6 +99,8 @@ def gpu_device(value: Any, name: str, driver: Callable[[], Driver]) -> int | Non
     Raises:
         ArgumentError: not an array on a GPU of the driver's maker.
     """
+    if isinstance(value, ArraysInTwo):
+        return gpu_device(value.arrays[0], name, driver)
     if isinstance(value, DeviceArray):
         return None if 0 in value.shape else driver().device_of(value.address)
     torch = sys.modules.get("torch")

@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.errors import ToolError
-from neptune_mlir.runtime.driver import Driver, EntryPoints, Maker, PreparedLaunch, open_first
+from neptune_mlir.runtime.driver import (
+    CONTEXT,
+    OK,
+    Driver,
+    EntryPoints,
+    Maker,
+    PreparedLaunch,
+    address_of,
+    open_first,
+)
 
 # hipDeviceAttribute_t, PhysicalMultiProcessorCount: compute units, also on RDNA, where HIP's other
 # number counts pairs of them
@@ -120,6 +129,14 @@ class HipDriver(Driver):
             ctypes.c_void_p(stream), launch.addresses, None,
         )  # fmt: skip
 
+    def launch_words(self, launch: PreparedLaunch) -> tuple[list[int], Any]:
+        words = [launch.function.value, launch.programs, launch.threads, launch.shared]
+        return [*words, ctypes.addressof(launch.addresses)], launch
+
+    def native_text(self) -> str:
+        called = {name: address_of(getattr(self.library, name)) for name in _CALLED}
+        return _NATIVE.format(**called, context=8 * CONTEXT, ok=OK)
+
 
 def loaded_path(maps: str) -> str:
     """The file of the HIP runtime that this process has loaded already, or "": a second one, as
@@ -146,3 +163,44 @@ def why_no_device(kfd: str) -> str:
     if not os.access(kfd, os.R_OK | os.W_OK):
         return f"this user may not open {kfd}: join the group 'render' (or 'video')"
     return "rocminfo lists what the driver sees; HIP_VISIBLE_DEVICES hides devices"
+
+
+_CALLED = ("hipGetDevice", "hipSetDevice", "hipModuleLaunchKernel")
+
+# What `gpu_again` asks of a driver. There are no tensor maps.
+_NATIVE = """
+define internal i64 @is_mine(ptr %table) {{
+  ret i64 {ok}
+}}
+define internal i32 @enter(ptr %table, ptr %before) {{
+  %asked = call i32 inttoptr (i64 {hipGetDevice} to ptr)(ptr %before)
+  %at = getelementptr i8, ptr %table, i64 {context}
+  %device = load i32, ptr %at
+  %moved = call i32 inttoptr (i64 {hipSetDevice} to ptr)(i32 %device)
+  %error = or i32 %asked, %moved
+  ret i32 %error
+}}
+define internal void @leave(ptr %table, ptr %before) {{
+  %device = load i32, ptr %before
+  call i32 inttoptr (i64 {hipSetDevice} to ptr)(i32 %device)
+  ret void
+}}
+define internal i32 @launch(ptr %row, i64 %stream) {{
+  %w = load [5 x i64], ptr %row
+  %function = extractvalue [5 x i64] %w, 0
+  %programs64 = extractvalue [5 x i64] %w, 1
+  %programs = trunc i64 %programs64 to i32
+  %threads64 = extractvalue [5 x i64] %w, 2
+  %threads = trunc i64 %threads64 to i32
+  %shared64 = extractvalue [5 x i64] %w, 3
+  %shared = trunc i64 %shared64 to i32
+  %values = extractvalue [5 x i64] %w, 4
+  %error = call i32 inttoptr (i64 {hipModuleLaunchKernel} to ptr)(
+    i64 %function, i32 %programs, i32 1, i32 1, i32 %threads, i32 1, i32 1, i32 %shared,
+    i64 %stream, i64 %values, ptr null)
+  ret i32 %error
+}}
+define internal i32 @encode(i64 %room, i64 %address, ptr %what) {{
+  ret i32 1
+}}
+"""

@@ -5,6 +5,7 @@ works on, and arrays for results. Nothing is imported that the caller has not im
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -35,6 +36,10 @@ class Library:
             hint="pass out= (and workspace=, see requirements())",
         )
 
+    def maker(self, shape: tuple[int, ...], dtype: str, device: int) -> Callable[[int], Any]:
+        """`empty` for one kind of array: a function of the stream."""
+        return lambda stream: self.empty(shape, dtype, device, stream)
+
     def address(self, array: Any) -> int:
         """Where an array that `empty` made lies."""
         raise NotImplementedError
@@ -50,12 +55,21 @@ class Torch(Library):
         super().__init__(raw or (lambda d: torch.cuda.current_stream(d).cuda_stream))
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
-        torch, place = self._torch, f"cuda:{device}"
-        kind = getattr(torch, _NAMES[dtype])
-        if stream == self.current_stream(device):
-            return torch.empty(shape, dtype=kind, device=place)
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
-            return torch.empty(shape, dtype=kind, device=place)
+        return self.maker(shape, dtype, device)(stream)
+
+    def maker(self, shape: tuple[int, ...], dtype: str, device: int) -> Callable[[int], Any]:
+        torch, place = self._torch, self._torch.device("cuda", device)
+        new = functools.partial(
+            torch.empty, shape, dtype=getattr(torch, _NAMES[dtype]), device=place
+        )
+
+        def make(stream: int) -> Any:
+            if stream == self.current_stream(device):
+                return new()
+            with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
+                return new()
+
+        return make
 
     def address(self, array: Any) -> int:
         return int(array.data_ptr())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import itertools
 import os
 import struct
@@ -74,6 +75,12 @@ def _machine() -> tuple[str, dict[str, bool]]:
     import llvmlite.binding as llvm
 
     return llvm.get_process_triple(), dict(llvm.get_host_cpu_features())
+
+
+@functools.cache
+def has_compiler() -> bool:
+    """Whether llvmlite is there: a machine that only runs kernels on GPUs may lack it."""
+    return importlib.util.find_spec("llvmlite") is not None
 
 
 def compile_text(text: str, names: Sequence[str]) -> tuple[Any, list[int]]:

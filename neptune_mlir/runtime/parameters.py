@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
-from neptune_mlir.runtime.arrays import ArrayView
+from neptune_mlir.runtime.arrays import ArrayView, Behind
 from neptune_mlir.runtime.cuda import map_room
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
 
 PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
@@ -54,14 +55,35 @@ def parameters(
             made.append(c_scalar(operand[1], value))
         elif operand[0] == "counter":
             made.append(ctypes.c_int32(number(operand[1])))
-        elif operand[0] == "map":
+        elif operand[0] in ("map", BEHIND):
             kind, k, *box = operand[1:]
-            made.append(tensor_map(driver, arrays[kind, k], *box))
+            made.append(tensor_map(driver, in_memory(arrays[kind, k], operand[0]), *box))
+        elif operand[0] == OPERAND:
+            made += in_two(arrays[operand[1], operand[2]], operand[3])
         else:
             array = arrays[operand[0], operand[1]]
             made.append(ctypes.c_void_p(array.address))
             made += [ctypes.c_int64(s) for s in array.strides[:-1]]
     return made
+
+
+def in_memory(array: ArrayView, operand: str) -> ArrayView:
+    """What a tensor map is of: of an array that lies in two one of them."""
+    if operand == BEHIND and array.behind is not None:
+        return array.behind.view
+    return array.first()
+
+
+def in_two(array: ArrayView, dim: int) -> list[Any]:
+    """Where an array is to be read that may lie in two (`codegen.nvidia.in_two`): all of one that
+    does not is in the first."""
+    found = array.behind or Behind(array, dim, array.shape[dim])
+    lanes, steps = 1, list[int]()
+    for extent in reversed(array.shape[:dim]):
+        steps.insert(0, lanes)
+        lanes *= extent
+    numbers = (found.begin, found.low, found.high, found.timeout, *steps)
+    return [ctypes.c_void_p(found.word), *map(ctypes.c_int32, numbers)]
 
 
 def tensor_map(
@@ -89,9 +111,7 @@ def tensor_map(
     if found is None:
         if len(_maps) >= _MAPS_LIMIT:
             _maps.clear()
-        found = _maps[key] = _encode(
-            driver, array, rows_dim, rows, columns, panel, rounds
-        )
+        found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel, rounds)
     return found
 
 
@@ -101,6 +121,15 @@ def _encode(
 ) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
         return map_room()
+    dtype, *shape = map_shape(array, rows_dim, rows, columns, panel, rounds)
+    return driver.tensor_map(dtype, array.address, *shape)
+
+
+def map_shape(
+    array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL, rounds: int = 0
+) -> tuple[str, list[int], list[int], list[int]]:
+    """The type of elements, and of the axes of `tensor_map` extents, strides in bytes and box, of
+    an array with elements."""
     size = SIZES[array.dtype]
     rest = [d for d in reversed(range(len(array.shape) - 1)) if d != rows_dim]
     # an axis of one element may have any stride, but the encoding checks it
@@ -118,8 +147,7 @@ def _encode(
         extents = [panel, height, width // panel, *others]
         strides = [steps[0], panel * size, *steps[1:]]
         box = [panel, rows, columns // panel, *ones]
-    dtype = "tf32" if rounds else array.dtype
-    return driver.tensor_map(dtype, array.address, extents, strides, box)
+    return "tf32" if rounds else array.dtype, extents, strides, box
 
 
 _C_TYPES: dict[str, Any] = {

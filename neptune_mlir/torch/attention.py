@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.torch import op
+from neptune_mlir.torch import again, op
 from neptune_mlir.torch.gradients import DifferentiableAttention
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.trace import trace
@@ -99,26 +99,17 @@ def dispatch(
     """The operation: directly where nothing looks on, else through torch's dispatcher. Where it is
     differentiated, it has the log-sum-exp, too, which its gradient is made of."""
     tensors = (q, k, v, mask, *captured)
-    learns = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    learns = again.learns(tensors)
     given = (q, k, v, mask, captured, mods, scale, is_causal, return_lse or learns)
     if torch.compiler.is_compiling():
         made = torch.ops.neptune.attention(*given)
     elif learns and torch._C._functorch.peek_interpreter_stack():
         made = DifferentiableAttention.apply(q, k, v, mask, (mods, scale, is_causal), *captured)
-    elif learns or _is_observed(*tensors):
+    elif learns or again.is_observed(tensors):
         made = torch.ops.neptune.attention(*given)
     else:
         made = op.run(*given)
     return tuple(made) if return_lse else made[0]
-
-
-def _is_observed(*tensors: torch.Tensor | None) -> bool:
-    """Whether a tracer, a mode or a subclass of Tensor has to see the operation."""
-    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack():
-        return True
-    return any(
-        x is not None and type(x) not in (torch.Tensor, torch.nn.Parameter) for x in tensors
-    )
 
 
 def _checked(

@@ -221,7 +221,7 @@ def _needs(ctx: Any) -> list[bool]:
     return [*first, *each]
 
 
-op.attention_op.register_autograd(_backward, setup_context=_setup)
+torch.library.register_autograd("neptune::attention", _backward, setup_context=_setup)
 
 
 def _by_torch(

@@ -27,6 +27,7 @@ from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
 from neptune_mlir.targets.chips import TARGETS, best_for
 from neptune_mlir.targets.nvidia import architecture
+from neptune_mlir.torch import again
 from neptune_mlir.torch.mods import DTYPES, ModPlan
 from neptune_mlir.torch.trace import POSITIONS, Trace
 
@@ -90,6 +91,7 @@ class Mods:
 _NONE = Mods()
 _mods: dict[str, Mods] = {"": _NONE}  # by key; a graph may hold a key as long as the process lives
 _plans: dict[Any, ModPlan] = {}  # by graph, of the traces that are kept
+_keys: dict[Any, str] = {}  # by the plans of both modifiers
 _kernels: dict[Any, Kernel] = {}
 
 
@@ -101,9 +103,15 @@ def mods_of(score: Trace | None, mask: Trace | None) -> tuple[str, list[torch.Te
     """
     if score is None and mask is None:
         return "", []
-    mods = Mods(*(None if t is None else plan_of(t) for t in (score, mask)))
-    _mods.setdefault(mods.key, mods)
-    return mods.key, [x for t in (score, mask) if t for x in t.tensors.values()]
+    of = tuple(None if t is None else plan_of(t) for t in (score, mask))
+    key = _keys.get(of)
+    if key is None:
+        if len(_keys) > 512:
+            _keys.clear()
+        mods = Mods(*of)
+        key = _keys[of] = mods.key
+        _mods.setdefault(key, mods)
+    return key, [x for t in (score, mask) if t for x in t.tensors.values()]
 
 
 def plan_of(trace: Trace) -> ModPlan:
@@ -137,12 +145,18 @@ def _chip(name: str) -> str:
 def run(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The operation on tensors with memory, outside of autograd. Arguments are checked already.
+) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
+    """The operation on tensors with memory, outside of autograd. Arguments are checked already. The
+    log-sum-exp is None where nobody asked for it.
 
     Raises:
         NeptuneError: the kernel cannot be compiled.
     """
+    tensors = (q, k, v, attn_mask, *captured)
+    like = again.signature(tensors, (mods, scale, is_causal, return_lse))
+    made = again.call(tensors, like)
+    if made is not None:
+        return _results(q, made)
     key = (*key_of(q, k, v, attn_mask, mods, scale, is_causal), return_lse)
     kernel = _kernels.get(key)
     if kernel is None:
@@ -151,9 +165,18 @@ def run(
         )
         target = target_of(q.device)
         kernel = _kernels[key] = compile(program, target=target, on_demand=True)
-    made = kernel(*map(by_rows, arguments_of(q, k, v, attn_mask, captured, mods)))
-    out, lse = made if return_lse else (made, q.new_empty(0))
-    return (out.transpose(1, 2) if _rows_first(q) else out), lse
+    arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
+    made = kernel(*arguments)
+    again.remember(tensors, like, kernel, arguments)
+    return _results(q, made if return_lse else (made,))
+
+
+def _results(
+    q: torch.Tensor, made: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The operation's results, of the kernel's."""
+    out = made[0].transpose(1, 2) if _rows_first(q) else made[0]
+    return out, made[1] if len(made) > 1 else None
 
 
 def _rows_first(q: torch.Tensor) -> bool:
@@ -163,8 +186,9 @@ def _rows_first(q: torch.Tensor) -> bool:
 
 
 def by_rows(x: torch.Tensor) -> torch.Tensor:
-    """A tensor whose last dimension has stride 1, along which kernels read: this one, or a copy.
-    (The gradient of a sum is one number, expanded.)"""
+    """A tensor whose memory has its numbers, and stride 1 along the last dimension, along which
+    kernels read: this one, or a copy. (The gradient of a sum is one number, expanded.)"""
+    x = x.resolve_neg()
     return x if x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
 
 
@@ -320,14 +344,24 @@ def _new_result(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return q.new_empty(batch, heads, rows, v.shape[3])
 
 
-@torch.library.custom_op("neptune::attention", mutates_args=())
+# What `torch.library.custom_op` would make, without the checks that it does in each call.
+_library = torch.library.Library("neptune", "FRAGMENT")
+_library.define(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, Tensor[] captured, str mods, "
+    "float scale, bool is_causal, bool return_lse) -> (Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+
+@torch._disable_dynamo
 def attention_op(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     given = q, k, v, attn_mask
     try:
-        return run(*given, captured, mods, scale, is_causal, return_lse)
+        out, lse = run(*given, captured, mods, scale, is_causal, return_lse)
+        return out, q.new_empty(0) if lse is None else lse
     except NeptuneError as error:  # a compiled graph has no other way to go
         warnings.warn(f"attention runs by torch: {error}", stacklevel=2)
     with torch.no_grad():
@@ -335,7 +369,10 @@ def attention_op(
         return _new_result(q, v).copy_(out), lse
 
 
-@attention_op.register_fake
+_library.impl("attention", attention_op, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("neptune::attention", lib=_library)
 def _fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,

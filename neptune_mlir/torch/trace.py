@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,10 +51,13 @@ class _Opaque(Exception):
 
 
 class _Parts:
-    """What a function is made of: `key` without its tensors, and the tensors in order."""
+    """What a function is made of: `key` without its tensors, and the tensors in order; `functions`
+    it and those that it holds, and whether all else that they hold is `fixed`."""
 
     def __init__(self, function: Any):
         self.tensors: list[torch.Tensor] = []
+        self.functions: list[types.FunctionType] = []
+        self.fixed = True
         self._positions: dict[int, int] = {}  # of tensors, by identity
         self._functions: dict[int, int] = {}
         self.key = self._of(function)
@@ -66,7 +70,12 @@ class _Parts:
             return self._tensor(x)
         if isinstance(x, types.FunctionType):
             return self._function(x)
-        if kind in (tuple, list, torch.Size):
+        if kind in (tuple, torch.Size):
+            return kind, *map(self._of, x)
+        if isinstance(x, _NAMED):
+            return x
+        self.fixed = False  # elements and attributes may be others tomorrow
+        if kind is list:
             return kind, *map(self._of, x)
         if kind is dict:
             return kind, *((self._of(k), self._of(v)) for k, v in x.items())
@@ -74,8 +83,6 @@ class _Parts:
             return kind, self._of(x.__func__), self._of(x.__self__)
         if kind is functools.partial:
             return kind, self._of(x.func), self._of(x.args), self._of(x.keywords)
-        if isinstance(x, _NAMED):
-            return x
         raise _Opaque
 
     def _tensor(self, x: torch.Tensor) -> Any:
@@ -88,6 +95,7 @@ class _Parts:
         if id(f) in self._functions:  # it calls itself
             return types.FunctionType, self._functions[id(f)]
         self._functions[id(f)] = len(self._functions)
+        self.functions.append(f)
         cells = tuple(self._of(c.cell_contents) for c in f.__closure__ or ())
         values = f.__globals__
         named = tuple((n, self._of(values[n])) for n in _names(f.__code__) if n in values)
@@ -99,6 +107,60 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
     """The names that code may look up in its globals, its inner functions' included."""
     inner = [n for c in code.co_consts if isinstance(c, types.CodeType) for n in _names(c)]
     return tuple(sorted({*code.co_names, *inner}))
+
+
+_MISSING = object()
+
+
+class _Recent:
+    """A trace of a function, as long as the function and those that it holds have what they had.
+
+    Nothing here keeps a function or a tensor alive.
+    """
+
+    def __init__(self, parts: _Parts, graph: torch.fx.GraphModule, places: dict[str, int]):
+        self._graph, self._places = graph, places
+        self._tensors = [(weakref.ref(x), x.dtype, x.shape, x.device) for x in parts.tensors]
+        self._functions = [
+            (
+                weakref.ref(f), f.__code__, f.__defaults__, f.__kwdefaults__,
+                [_weak(c.cell_contents) for c in f.__closure__ or ()],
+                [(n, _weak(f.__globals__.get(n, _MISSING))) for n in _names(f.__code__)],
+            )
+            for f in parts.functions
+        ]  # fmt: skip
+
+    def trace(self) -> Trace | None:
+        for function, code, defaults, named, cells, values in self._functions:
+            f = function()
+            if f is None or f.__code__ is not code:
+                return None
+            if f.__defaults__ is not defaults or f.__kwdefaults__ is not named:
+                return None
+            for had, cell in zip(cells, f.__closure__ or (), strict=True):
+                x = cell.cell_contents
+                if had is not x and not (type(had) is weakref.ref and had() is x):
+                    return None
+            found = f.__globals__
+            for name, had in values:
+                x = found.get(name, _MISSING)
+                if had is not x and not (type(had) is weakref.ref and had() is x):
+                    return None
+        tensors = []
+        for of, dtype, shape, device in self._tensors:
+            x = of()
+            if x is None or x.dtype is not dtype or x.shape != shape or x.device != device:
+                return None
+            tensors.append(x)
+        return Trace(self._graph, {name: tensors[n] for name, n in self._places.items()})
+
+
+def _weak(held: Any) -> Any:
+    """An object itself, but a tensor or a function by a weak reference."""
+    return weakref.ref(held) if isinstance(held, (torch.Tensor, types.FunctionType)) else held
+
+
+_recent: weakref.WeakKeyDictionary[Any, dict[Any, _Recent]] = weakref.WeakKeyDictionary()
 
 
 def trace(
@@ -115,6 +177,11 @@ def trace(
     Raises:
         InputError: it cannot be called on single elements, or what it returns is no 0-d tensor.
     """
+    of = _recent.get(mod) if type(mod) is types.FunctionType else None
+    known = of.get((score, device)) if of else None
+    found = known.trace() if known else None
+    if found is not None:
+        return found
     try:
         parts = _Parts(mod)
     except _Opaque:
@@ -134,6 +201,8 @@ def trace(
             delattr(graph, name)
         _traces[key] = graph, {name: at[id(x)] for name, x in captured.items()}
     graph, places = _traces[key]
+    if parts.fixed and type(mod) is types.FunctionType:
+        _recent.setdefault(mod, {})[score, device] = _Recent(parts, graph, places)
     return Trace(graph, {name: parts.tensors[n] for name, n in places.items()})
 
 

@@ -26,7 +26,7 @@ from neptune_mlir.targets.group_tiles import (
     registers,
     slots,
 )
-from neptune_mlir.targets.tuned import Choice, Shape
+from neptune_mlir.targets.tuned import ALL_LATE, Choice, Shape
 from neptune_mlir.targets.warp_groups import PANEL, PRODUCT_REGISTERS, REGISTERS
 
 TRUTHS = [f.name for f in fields(Choice) if isinstance(f.default, bool)]
@@ -34,7 +34,7 @@ KNOBS: dict[str, tuple[int, ...]] = {
     "rows": tuple(GROUP_ROWS * groups for groups in PRODUCT_REGISTERS),
     "stream": tuple(range(16, 257, 16)), "columns": (0, *range(64, 257, 64)),
     "slots": (0, 3, 4), "turns": (0,), "skew": (1,), "resident": (1,), "boxed": (1,), "keeps": (1,),
-    "blocks": (1,),
+    "blocks": (1,), "early": (0,), "late": (ALL_LATE,), "lefts": (0,),
 }  # fmt: skip
 
 

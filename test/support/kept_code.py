@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What LLVM and ptxas make of a text, and what stress tests said of chains, kept for a session by
-the content of the text or the test.
+"""What LLVM and ptxas make of a text, and what tests by numbers said of chains and of programs,
+kept for a session by the content of the text or the test.
 
 Many tests compile the same program, and half of the time is LLVM's. A code generator gives the same
 code for the same text, so each text is given to it once, by whichever process comes first: a worker
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.algebra.numerics import alike
-from neptune_mlir.algebra.numerics.stress import Report
+from neptune_mlir.algebra.numerics.remembered import store
 
 ENVIRONMENT = "NEPTUNE_TEST_CODE"  # the folder
 
@@ -47,26 +47,25 @@ def install() -> None:
     llvm_child.generate = _keeping(folder, llvm_child.generate, untouched)
     # which assembler it is counts, and whether there is one
     ptxas.assemble = _keeping(folder, ptxas.assemble, untouched, lambda: ptxas.find_ptxas())
-    alike.store.set(_Verdicts(folder, alike.stress))
+    store.set(_Verdicts(folder, alike.stress))
 
 
 class _Verdicts:
-    """A store of `alike` for one session and one stress test. (That of the product,
+    """A store of `remembered` for one session and one stress test. (That of the product,
     `driver/verdicts.py`, is asked by the tests of it alone.)"""
 
     def __init__(self, folder: Path, stress: Callable[..., Any]) -> None:
         self._folder, self._stress = folder, stress
 
-    def load(self, content: str) -> Report | None:
+    def load(self, content: str) -> Any:
         path = self._folder / f"{content}.verdict"
         if alike.stress is not self._stress or not path.exists():
             return None
-        found: Report = pickle.loads(path.read_bytes())
-        return found
+        return pickle.loads(path.read_bytes())
 
-    def keep(self, content: str, report: Report) -> None:
+    def keep(self, content: str, found: Any) -> None:
         if alike.stress is self._stress:
-            _write(self._folder / f"{content}.verdict", report)
+            _write(self._folder / f"{content}.verdict", found)
 
 
 def _keeping(

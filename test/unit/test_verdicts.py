@@ -2,13 +2,16 @@
 """What the stress test said is found on disk by later compilations, and is never another test's."""
 
 import threading
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from neptune_mlir.algebra.numerics import accept as acceptance
-from neptune_mlir.algebra.numerics import alike
+from neptune_mlir.algebra.numerics import alike, whole
 from neptune_mlir.algebra.numerics.accept import accept
+from neptune_mlir.algebra.numerics.whole import NestStep, StreamStep, WholeProgram, wrong_values
+from neptune_mlir.algebra.solver import solve_chain
 from neptune_mlir.algebra.terms import ref as ref_to
 from neptune_mlir.driver import verdicts
 from support.chains import AXIS, exp, read, reduction, ref
@@ -89,8 +92,7 @@ def test_none_is_read_where_none_are_wanted(runs, monkeypatch, tmp_path):
 
 def test_many_write_one(tmp_path, runs):
     """Readers see all of a verdict or none."""
-    report, folder = asked(), verdicts._Folder()
-    report = alike._renamed(report, {"l": "0"})
+    report, folder = asdict(asked()), verdicts._Folder()
     stop, seen = threading.Event(), []
 
     def write():
@@ -108,3 +110,54 @@ def test_many_write_one(tmp_path, runs):
         thread.join()
     assert all(found == report for found in seen)
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.fixture
+def trials(runs, monkeypatch):
+    """The whole programs that are tried."""
+    found, honest = [], whole._Trial
+
+    def counted(*arguments):
+        found.append(arguments)
+        return honest(*arguments)
+
+    monkeypatch.setattr(whole, "_Trial", counted)
+    return found
+
+
+SIZE = (3, 9)
+PROGRAM = WholeProgram({"x": (SIZE, "f32")}, {}, {"l": "f32"}, frozenset({"x"}))
+
+
+def softmax_steps():
+    """The sum of a softmax as written, and fused."""
+    x = read("x", 0, 1)
+    chain = [reduction("m", "max", x), reduction("l", "add", exp(x - ref("m")))]
+    written = [NestStep("m", "max", x.term, SIZE, (0,)),
+               NestStep("l", "add", exp(x - read("m", 0)).term, SIZE, (0,))]  # fmt: skip
+    fused = StreamStep(solve_chain(chain, AXIS), AXIS, SIZE, (("l", ref_to("l"), (0,)),))
+    return written, fused
+
+
+def judged(now, program=PROGRAM):
+    with verdicts.kept():
+        return wrong_values(program, softmax_steps()[0], program, now)
+
+
+def test_what_was_said_of_a_whole_program_is_found_again(trials):
+    written, _ = softmax_steps()
+    assert judged(written) == judged(written) == ""
+    assert len(trials) == 1
+    larger = replace(PROGRAM, inputs={"x": ((3, 11), "f32")})
+    assert judged(written, larger) == "" and len(trials) == 2
+
+
+def test_a_whole_program_that_is_wrong_stays_wrong(trials):
+    """A correction that is another one makes another program."""
+    _, fused = softmax_steps()
+    running = tuple(replace(r, correction=None) for r in fused.solution.running)
+    lost = replace(fused, solution=replace(fused.solution, running=running))
+    first, second = judged([fused]), judged([lost])
+    assert "mask -inf everywhere" in first  # (no row of it has a key, and nothing guards that)
+    assert "'l'" in second and first != second
+    assert (judged([fused]), judged([lost])) == (first, second) and len(trials) == 2

@@ -165,6 +165,8 @@ def ends(dtype: str) -> tuple[float, float]:
 
 def kinds(values: Array) -> Array:
     """Of each element: 0 finite, 1 +inf, 2 -inf, 3 NaN."""
+    if np.isfinite(values).all():
+        return np.zeros(np.shape(values), np.int8)
     found = np.isposinf(values) + 2 * np.isneginf(values) + 3 * np.isnan(values)
     return np.asarray(found, np.int8)
 
@@ -187,10 +189,12 @@ def _ratio(error: Any, scale: Any) -> float:
 
 def norm(values: Array, axis: int | None = None) -> Array:
     """Euclidean norms that do not overflow."""
-    size = np.abs(values).max(axis=axis, keepdims=axis is not None, initial=0.0)
+    # (the ufuncs themselves: rows are short and many, and methods cost as much again)
+    along: Any = {"axis": axis, "keepdims": axis is not None}
+    size = np.maximum.reduce(np.abs(values), initial=0.0, **along)
     size = np.where(size > 0, size, 1.0)
-    total = np.sqrt(np.square(values / size).sum(axis=axis, keepdims=axis is not None)) * size
-    return total if axis is None else np.squeeze(total, axis)
+    total = np.sqrt(np.add.reduce(np.square(values / size), **along)) * size
+    return np.asarray(total if axis is None else total.squeeze(axis))
 
 
 @dataclass
@@ -222,6 +226,7 @@ class Comparison:
     _ranged: list[Array] = field(default_factory=list)
     _sizes: list[Array] = field(default_factory=list)
     _exact: list[Array] = field(default_factory=list)
+    _moved: tuple[int, Array] | None = None  # `_movement`, by how many runs
 
     def add(
         self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (),
@@ -405,8 +410,15 @@ class Comparison:
 
     def _movement(self) -> Array:
         """How far the last place of the inputs moves each row."""
-        moved = np.asarray([self._rows(e - self._exact[0]) for e in self._exact[1:]])
-        return np.asarray(norm(moved, 0) / np.sqrt(len(moved)))
+        first, others = self._exact[0], self._exact[1:]
+        if not first.size:
+            return np.zeros(0)
+        if self._moved is None or self._moved[0] != len(others):  # asked for again and again
+            apart = np.stack(others) - first
+            width = first.shape[-1] if first.ndim > 1 else 1
+            rows = norm(apart.reshape(-1, width), 1).reshape(len(others), -1)
+            self._moved = len(others), np.asarray(norm(rows, 0) / np.sqrt(len(others)))
+        return self._moved[1]
 
     def _sensitivity(self) -> Array:
         """How far each row moves beside the inputs."""

@@ -10,30 +10,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction, Solution
-from neptune_mlir.algebra.numerics.stress import LENGTH, PLANS, Report, stress
+from neptune_mlir.algebra.numerics.remembered import remembered
+from neptune_mlir.algebra.numerics.stress import LENGTH, PLANS, Failure, Report, stress
 from neptune_mlir.algebra.terms import Term
 
 KEPT = 256  # verdicts
-
-
-class Store(Protocol):
-    """Keeps verdicts for other processes. The names in a report are numbers, as texts."""
-
-    def load(self, content: str) -> Report | None:
-        """What was said of a test with this content."""
-
-    def keep(self, content: str, report: Report) -> None:
-        """Say it to those who come later."""
-
-
-store: ContextVar[Store | None] = ContextVar("store", default=None)
 
 
 @dataclass(frozen=True)
@@ -86,29 +73,23 @@ def digest(
 def _verdict(test: _Unnamed) -> tuple[Report, tuple[Any, ...]]:
     """What was said of a test, and the names that its content had then."""
     numbers = {name: str(k) for k, name in enumerate(test.names)}
-    kept, content = store.get(), ""
-    if kept is not None:
-        content = hashlib.sha256(_text(test.content).encode()).hexdigest()
-        found = kept.load(content)
-        if found is not None:
-            return _renamed(found, {k: name for name, k in numbers.items()}), test.names
-    report = test.run()
-    if report.failure is not None:  # the data are large, and have names of their own
-        report = replace(report, failure=replace(report.failure, data={}))
-    if kept is not None:
-        kept.keep(content, _renamed(report, numbers))
-    return report, test.names
+
+    def run() -> dict[str, Any]:
+        report = test.run()
+        if report.failure is not None:  # the data are large, and have names of their own
+            report = replace(report, failure=replace(report.failure, data={}))
+        return asdict(_renamed(report, numbers))
+
+    found = _as_report(remembered(test.content, run))
+    return _renamed(found, {k: name for name, k in numbers.items()}), test.names
 
 
-def _text(content: Any) -> str:
-    """Text that only this content has, the same in every process."""
-    if isinstance(content, Term):
-        return T.digest(content)
-    if isinstance(content, frozenset):
-        return f"{{{','.join(sorted(map(_text, content)))}}}"
-    if isinstance(content, tuple):
-        return f"({','.join(map(_text, content))})"
-    return repr(content)
+def _as_report(found: Mapping[str, Any]) -> Report:
+    """A report from what `asdict` made of it."""
+    failure = found["failure"]
+    return Report(
+        found["fused"], found["unfused"], found["runs"], failure and Failure(**failure)
+    )
 
 
 def forget_verdicts() -> None:

@@ -107,15 +107,14 @@ class Programs:
         turned = [a if f.all() else np.where(f, a, -np.asarray(a)) for a, f in pairs]
         return [[a if f.all() else np.where(f, a, 0.0) for a, f in pairs], turned]
 
-    def limit(self, arguments: Sequence[Any]) -> Sequence[Any] | None:
-        """What float64 makes of very large numbers in place of infinities; None where there are
-        none, or NaNs beside them."""
+    def limit(self, arguments: Sequence[Any]) -> list[Any] | None:
+        """The arguments with very large numbers in place of infinities; None where there are none,
+        or NaNs beside them."""
         values = [np.asarray(a, float) for a in arguments]
         if any(np.isnan(v).any() for v in values) or not any(np.isinf(v).any() for v in values):
             return None
         pairs = zip(arguments, values, strict=True)
-        large = [np.clip(v, -VERY_LARGE, VERY_LARGE) if np.isinf(v).any() else a for a, v in pairs]
-        return self.exact(large)
+        return [np.clip(v, -VERY_LARGE, VERY_LARGE) if np.isinf(v).any() else a for a, v in pairs]
 
     def hidden(self, arguments: Sequence[Any]) -> list[Array] | None:
         """Of each result the elements that are the same whatever numbers stand in place of
@@ -126,6 +125,8 @@ class Programs:
             return None
         pairs = list(zip(arguments, finite, strict=True))
         others = [[a if f.all() else np.where(f, a, n) for a, f in pairs] for n in ANY]
+        self.prepare(others, [self.exact])
+        self.prepare([arguments, others[0]], [self.fused])
         exact = [self.exact(other) for other in others]
         fused = [self.fused(arguments), self.fused(others[0])]
         return [
@@ -190,7 +191,8 @@ def _moved(
     more = [move(arguments, generator, part) for _ in range(1, min(FURTHER, programs.most))]
     programs.prepare(more, [programs.fused, programs.exact])
     _prepare_orders(programs, more, 1)
-    for k, changed in enumerate((arguments, *more)):
+    _prepare_range(programs, more, _run(programs, arguments, found))
+    for k, changed in enumerate(more, 1):
         _run(programs, changed, found, order=k)
     return found
 
@@ -200,7 +202,7 @@ def _judged(
 ) -> list[Comparison]:
     """`doubt`: whether the range of its types may be what the unfused program lacks."""
     found = programs.comparisons()
-    _run(programs, arguments, found)
+    beyond = _run(programs, arguments, found)
     if all(c.ok for c in found):
         return found
     # From here on it costs more: does float64 know, and is it luck?
@@ -234,8 +236,7 @@ def _judged(
         more = [programs.jittered(arguments, generator) for _ in range(first, runs)]
         programs.prepare(more, [programs.fused, programs.exact])
         _prepare_orders(programs, more, first)
-        if doubt and programs.ranged is not None:
-            programs.prepare(more, [programs.ranged])
+        _prepare_range(programs, more, [*beyond, *[programs.ranged] * doubt])
         for k, changed in enumerate(more, first):
             _run(programs, changed, found, hidden=hidden, order=k, doubt=doubt)
     return found
@@ -246,6 +247,13 @@ def _prepare_orders(programs: Programs, many: Sequence[Sequence[Any]], first: in
     for order in range(ORDERS + 1):
         alike = [a for k, a in enumerate(many, first) if k % (ORDERS + 1) == order]
         programs.prepare(alike, [programs.unfused_in(order)])
+
+
+def _prepare_range(
+    programs: Programs, many: Sequence[Sequence[Any]], beyond: Sequence[Run | None]
+) -> None:
+    """Tell the programs that a run was compared with `beyond` its own of runs that are like it."""
+    programs.prepare(many, [run for run in beyond if run is not None])
 
 
 def _changed(
@@ -263,13 +271,17 @@ def _run(
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
     jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, order: int = 0,
     doubt: bool = False, shifted: Sequence[Sequence[Any]] = (),
-) -> None:  # fmt: skip
+) -> list[Run]:  # fmt: skip
+    """Compare the results of one run; which programs were asked beyond those that always are."""
     three = programs.fused, programs.unfused_in(order), programs.exact
     results = [run(arguments) for run in three]
     summed, (together, beyond) = programs.summed(arguments), programs.far(arguments)
+    large = programs.limit(arguments)
+    programs.prepare([*(summed or ()), *([large] if large else ())], [programs.exact])
     replaced = [programs.exact(changed) for changed in summed or ()]
-    limit = programs.limit(arguments)
-    ranged, ways = _beyond_range(programs, arguments, results[1], results[2], doubt)
+    limit = programs.exact(large) if large else None
+    asked = _beyond_range(programs, results[1], results[2], doubt)
+    ranged, *ways = [run(arguments) for run in asked] or [None]
     for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
         of_near, of_unequal = ([values[k] for values in several] for several in (near, unequal))
         comparison.loose = summed is not None
@@ -281,21 +293,18 @@ def _run(
             False if hidden is None else hidden[k], ranged and ranged[k], [w[k] for w in ways],
             [np.asarray(values[k]) for values in shifted], limit and limit[k],
         )  # fmt: skip
+    return asked
 
 
 def _beyond_range(
-    programs: Programs, arguments: Sequence[Any], unfused: Sequence[Any], exact: Sequence[Any],
-    doubt: bool,
-) -> tuple[Sequence[Any] | None, list[Sequence[Any]]]:  # fmt: skip
-    """What `Comparison.add` takes where the unfused program makes NaNs or infinities of numbers,
-    or may have left the range of its types otherwise."""
+    programs: Programs, unfused: Sequence[Any], exact: Sequence[Any], doubt: bool
+) -> list[Run]:
+    """What says more where the unfused program makes NaNs or infinities of numbers, or may have
+    left the range of its types otherwise: `ranged`, and the program in other orders."""
     pairs = [(np.asarray(u), np.asarray(e)) for u, e in zip(unfused, exact, strict=True)]
     lost = any((np.isfinite(e) & ~np.isfinite(u)).any() for u, e in pairs if u.shape == e.shape)
     if programs.ranged is None or not (lost or doubt):
-        return None, []
+        return []
     noise = any((np.isnan(e) & np.isnan(u)).any() for u, e in pairs if u.shape == e.shape)
-    if not (lost or noise):
-        return programs.ranged(arguments), []
-    return programs.ranged(arguments), [
-        programs.unfused_in(order)(arguments) for order in range(1, ORDERS + 1)
-    ]
+    others = range(1, ORDERS + 1) if lost or noise else ()
+    return [programs.ranged, *(programs.unfused_in(order) for order in others)]

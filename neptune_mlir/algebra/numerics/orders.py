@@ -4,15 +4,18 @@
 Where two sums are added up alike, their errors may be alike too, and cancel in what is made of
 both; in another order of one of them they do not. What a program owes to that is luck, and no
 fused program has to have the same luck (`judge`). So each sum of a program gets an order of its
-own: it starts somewhere in the middle, and goes forwards or backwards. The last order adds up
-in blocks, as tiles do, which has fewer outcomes than one element after the other.
+own: it starts somewhere in the middle, and goes forwards or backwards. One order adds up in blocks,
+as tiles do, which has fewer outcomes than one element after the other; the last one every other
+element, and then what is left, as vector units do: five equal numbers are 3 c + 2 c there, each
+rounded.
 """
 
 from __future__ import annotations
 
-ORDERS = 4  # beside that of the program
+ORDERS = 5  # beside that of the program
 PARTS = 16  # where a sum may start
-BLOCK = 4  # elements that the last order adds up first
+BLOCKS, HALVES = 4, 5  # orders that add up in parts
+BLOCK = 4  # elements of a block
 _STEPS = 0.6180339887, 0.4142135624  # irrational, so that no two sums of an order are alike
 
 
@@ -22,7 +25,7 @@ def way_of(sum_: int, order: int) -> tuple[int, bool]:
     Args:
         order: 0 is that of the program.
     """
-    if not order:
+    if order in (0, HALVES):
         return 0, False
     start, back = ((sum_ + 1) * order * step % 1.0 for step in _STEPS)
     return int(start * PARTS), back < 0.5
@@ -30,4 +33,4 @@ def way_of(sum_: int, order: int) -> tuple[int, bool]:
 
 def block_of(order: int) -> int:
     """How many elements an order adds up before it adds what they make to the sum."""
-    return BLOCK if order == ORDERS else 1
+    return BLOCK if order == BLOCKS else 1

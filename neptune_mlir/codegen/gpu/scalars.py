@@ -37,6 +37,7 @@ from typing import Any
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.exponentials import (
     FMA,
+    LESS,
     LOG2_E,
     exact_exponential,
     exponential,
@@ -45,7 +46,7 @@ from neptune_mlir.codegen.gpu.exponentials import (
 from neptune_mlir.codegen.gpu.quotients import LEAST_NORMAL, quotient, rough_quotient
 from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.math.polynomials import TANH, TANH_NEAR
+from neptune_mlir.transforms.math.polynomials import ERF, LOG2_ERFC, TANH, TANH_NEAR
 
 CHAINS = 4  # of additions that one sum is
 Index = Any  # an int, or a value of index type
@@ -247,6 +248,10 @@ class Scalars:
         predicate = ir.IntegerAttr.get(self.i64, 2)
         return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
 
+    def equal(self, a: Index, b: Index) -> Any:
+        predicate = ir.IntegerAttr.get(self.i64, 0)
+        return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
+
     def compare(self, predicate: int, a: Any, b: Any) -> Any:
         """`a < b` (2), `a <= b` (3), `a > b` (4) or `a >= b` (5) of positions, with what is no
         number on the left and the numbers on the right; None for other comparisons."""
@@ -428,10 +433,7 @@ def _tanh(s: Scalars, x: Any) -> Any:
     if x.type != s.f32:
         return None
     square = s.op("arith.mulf", [x, x], s.f32)
-    value = s.constant(TANH[-1], s.f32)
-    for coefficient in (*reversed(TANH[:-1]), 1.0):
-        value = s.fma(value, square, s.constant(coefficient, s.f32))
-    near = s.op("arith.mulf", [x, value], s.f32)
+    near = s.op("arith.mulf", [x, _horner(s, square, (1.0, *TANH))], s.f32)
     predicate = ir.IntegerAttr.get(s.i64, 4)
     limit = s.constant(TANH_NEAR * TANH_NEAR, s.f32)
     is_near = s.op("arith.cmpf", [square, limit], s.i1, predicate=predicate)
@@ -446,6 +448,27 @@ def _rough_tanh(s: Scalars, x: Any) -> Any:
     one = s.constant(1.0, s.f32)
     inverse = s.chip.reciprocal(s, s.op("arith.addf", [e, one], s.f32))
     return s.fma(s.constant(-2.0, s.f32), inverse, one)
+
+
+def _erf(s: Scalars, x: Any) -> Any:
+    """A polynomial under 1, and 1 less a power of 2 from there on: none of both branches."""
+    if x.type != s.f32:
+        return None
+    size, square = s.op("math.absf", [x], s.f32), s.op("arith.mulf", [x, x], s.f32)
+    near = s.fma(size, _horner(s, square, ERF), size)
+    far = s.op(
+        "arith.subf", [s.constant(1.0, s.f32), s.ex2(_horner(s, size, LOG2_ERFC))], s.f32
+    )
+    predicate = ir.IntegerAttr.get(s.i64, LESS)
+    small = s.op("arith.cmpf", [size, s.constant(1.0, s.f32)], s.i1, predicate=predicate)
+    return s.op("math.copysign", [s.select(small, near, far), x], s.f32)
+
+
+def _horner(s: Scalars, x: Any, coefficients: Sequence[float]) -> Any:
+    value = s.constant(coefficients[-1], s.f32)
+    for coefficient in reversed(coefficients[:-1]):
+        value = s.fma(value, x, s.constant(coefficient, s.f32))
+    return value
 
 
 def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
@@ -494,6 +517,7 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "math.exp": exponential,
     "math.exp2": _exponential_2,
     "math.tanh": _rough_tanh,
+    "math.erf": _erf,
     "arith.addf": _add,
     "arith.mulf": _multiply,
     "arith.divf": _rough_divide,

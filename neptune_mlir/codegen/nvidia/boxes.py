@@ -10,7 +10,7 @@ and is not written. So the last panel of a tile may be partly filled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import element_bytes, is_multiple
@@ -27,7 +27,8 @@ MOST_AXES = 5  # of a tensor map
 class Box:
     """What a tensor map is for: the tensor's number, the dimension of rows (-1: none), rows and
     columns of a box, columns of a panel, and whether the copy engine rounds f32 to TF32. No
-    columns: a panel that begins at any column."""
+    columns: a panel that begins at any column. `behind`: of two arrays that the tensor lies in the
+    second one (`in_two`)."""
 
     tensor: int
     down: int
@@ -35,6 +36,7 @@ class Box:
     columns: int
     panel: int
     rounds: bool = False
+    behind: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,11 @@ class Boxes:
         self.kernel = kernel
         self.maps: dict[Box, Any] = {}
 
-    def copies(self, tile: BoxTile, kind: Any, together: bool) -> Iterator[Copy]:
-        """The copies that move a tile, in one box (`together`) or panel by panel."""
+    def copies(
+        self, tile: BoxTile, kind: Any, together: bool, behind: Any = None
+    ) -> Iterator[Copy]:
+        """The copies that move a tile, in one box (`together`) or panel by panel; `behind`: whether
+        it lies in the second array of two."""
         s, (*down, inner) = self.kernel.s, tile.dims
         rest = [tile.offsets[d] for d in reversed(range(kind.rank)) if d not in tile.dims]
         row, column = tile.offsets[down[0]] if down else 0, tile.offsets[inner]
@@ -101,7 +106,10 @@ class Boxes:
         ]  # fmt: skip
         for k, start in enumerate(starts):
             where = [s.value(x, s.i32) for x in (*start, *rest)]
-            yield Copy(self._map(box), where, k * (tile.apart or tile.rows) * panel * size)
+            tensor_map = self._map(box)
+            if behind is not None:
+                tensor_map = s.select(behind, self._map(replace(box, behind=True)), tensor_map)
+            yield Copy(tensor_map, where, k * (tile.apart or tile.rows) * panel * size)
 
     def _map(self, box: Box) -> Any:
         if box not in self.maps:
@@ -112,7 +120,7 @@ class Boxes:
     def operands(self, places: Sequence[Any]) -> list[list[Any]]:
         """The tensor maps as operands of a launch; `places` of all tensors."""
         return [
-            ["map", *places[b.tensor], b.down, b.rows, b.columns,
+            ["map behind" if b.behind else "map", *places[b.tensor], b.down, b.rows, b.columns,
              *([] if b.panel == PANEL and not b.rounds else [b.panel]),
              *([1] if b.rounds else [])]
             for b in self.maps

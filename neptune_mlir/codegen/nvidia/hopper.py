@@ -129,6 +129,21 @@ def count_modulo(address: Any, last: Any, lane: Any) -> Any:
     )  # fmt: skip
 
 
+def await_count(address: Any, passed: Any, timeout: Any) -> None:
+    """Wait until a word of global memory that others write is more than `passed`: what they wrote
+    before it is there, for the copy engine as well. After `timeout` milliseconds the kernel ends
+    in an error. (All i32 values but the address.)"""
+    asm(
+        "{\n.reg .pred p;\n.reg .b32 v;\n.reg .b64 t, u;\n"
+        "mul.wide.u32 u, $2, 1000000;\nmov.u64 t, %globaltimer;\nadd.u64 u, u, t;\n"
+        "LATE_${:uid}:\nld.acquire.sys.global.b32 v, [$0];\n"
+        "setp.gt.s32 p, v, $1;\n@p bra THERE_${:uid};\n"
+        "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\n"
+        "bra LATE_${:uid};\nTHERE_${:uid}:\nfence.proxy.async.global;\n}",
+        "l,r,r", [address, passed, timeout],
+    )  # fmt: skip
+
+
 def store_word(address: Any, word: Any, lane: Any) -> None:
     """Lane 0 writes a word to shared memory."""
     asm(

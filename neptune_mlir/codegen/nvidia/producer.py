@@ -43,6 +43,7 @@ class Producer:
 
     def __init__(self, kernel: SpecializedWriter):
         self.kernel = kernel
+        self.first = kernel.s.constant(1, kernel.s.i1)  # whether an iteration is a loop's first
 
     def write(self, block: Any) -> None:
         """The puts and the loops of a block of the producer."""
@@ -64,6 +65,8 @@ class Producer:
         loop = scf.ForOp(*(kernel.scalar(v) for v in op.operands), rings.values(groups))
         with s.scope(loop.body):
             kernel.scalars[block.arguments[0]] = loop.induction_variable
+            outer = self.first
+            self.first = s.equal(loop.induction_variable, kernel.scalar(op.operands[0]))
             rings.bind(groups, list(loop.inner_iter_args))
             first = rings.rings[puts[0].operands[0]] if len(puts) > 1 else None
             begun = rings.positions[puts[0].operands[0], 0] if first else None
@@ -73,6 +76,7 @@ class Producer:
                     # tiles that the block's first wgmma waits for
                     hopper.wait_barrier(kernel.address(first.full), s.constant(0, s.i32))
             scf.YieldOp(rings.values(groups))
+        self.first = outer
         rings.bind(groups, list(loop.results))
 
     def _put(self, op: Any) -> None:
@@ -99,13 +103,15 @@ class Producer:
             return
         *rows, columns = window.shape
         kind = window.tensor.type
-        offsets, inner = kernel.window(window).offsets, window.dims[-1]
+        offsets, inner = list(kernel.window(window).offsets), window.dims[-1]
+        two = kernel.in_two.get(number)
+        behind = two and two.place_tile(kernel, offsets, self.first)
         tile = BoxTile(
             number, offsets, window.dims, math.prod(rows), columns, ring.panel, rounds=ring.rounds
         )
         kind = ir.RankedTensorType(kind)
         together = in_one_box(kind, window.offsets[inner], columns, ring.panel)
-        for copy in kernel.boxes.copies(tile, kind, together):
+        for copy in kernel.boxes.copies(tile, kind, together, behind):
             place = target
             if copy.behind:
                 place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)

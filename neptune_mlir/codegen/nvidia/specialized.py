@@ -32,6 +32,7 @@ from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, LeftFactor
+from neptune_mlir.codegen.nvidia.in_two import InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
@@ -89,6 +90,8 @@ class SpecializedWriter(KernelWriter):
         types = self.argument_types()
         queue = ProgramQueue.operands if self.resident else ()
         types += [s.i32] * len(queue)
+        self.in_two = InTwo.of(self)
+        types += [kind for two in self.in_two.values() for kind in two.types]
         function = gpu.GPUFuncOp(
             ir.FunctionType.get(types, []), self.signature.name, kernel=True,
             known_block_size=[self.block_threads, 1, 1],
@@ -101,7 +104,10 @@ class SpecializedWriter(KernelWriter):
             self._roles()
             self.end()
         self.boxes.pass_maps(operation, types)
-        self.signature.operands = [*queue, *self.boxes.operands(self.signature.places)]
+        self.signature.operands = [
+            *queue, *(two.operand for two in self.in_two.values()),
+            *self.boxes.operands(self.signature.places),
+        ]  # fmt: skip
         self.finish(operation)
         self.signature.threads = self.block_threads
         self.signature.resident = self.resident
@@ -110,6 +116,9 @@ class SpecializedWriter(KernelWriter):
         """What all threads of a block do: places of arguments, tiles and barriers."""
         s = self.s
         self.place_arguments(block)
+        more = list(block.arguments)[:arguments]
+        for two in reversed(self.in_two.values()):
+            more, two.values = more[: -len(two.types)], more[-len(two.types) :]
         self.threads = Threads(s, self.target.wave, self.warps)
         address = ir.FlatSymbolRefAttr.get(SMEM)
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address)
@@ -123,7 +132,7 @@ class SpecializedWriter(KernelWriter):
         self.program_position(block)
         self._place_rings()
         if self.resident:
-            self.queue = ProgramQueue(self, list(block.arguments)[arguments - 1])
+            self.queue = ProgramQueue(self, more[-1])
         with under(s, s.less(self.threads.id, 1)):
             self._start_barriers()
         self.chip.barrier()

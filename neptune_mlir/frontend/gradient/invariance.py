@@ -96,13 +96,8 @@ def scales_by(
 
 def _needed(reductions: Sequence[Reduction], results: Sequence[Term]) -> list[Reduction]:
     """Those that a result reads, directly or not."""
-    names = {r.attr for t in results for r in T.reads(t)}
-    found = []
-    for r in reversed(reductions):
-        if r.name in names:
-            found.append(r)
-            names |= {read.attr for read in T.reads(r.body)}
-    return found[::-1]
+    needed = T.reached(results, {r.name: r.body for r in reductions})
+    return [r for r in reductions if r.name in needed]
 
 
 class _Moves:

@@ -226,10 +226,5 @@ def _before(part: str) -> str:
 
 def needed_of(steps: Sequence[ReductionStep], outputs: Sequence[Output]) -> list[ReductionStep]:
     """The steps that the outputs need."""
-    names = {r.attr for o in outputs for r in T.reads(o.term)}
-    found = []
-    for s in reversed(steps):
-        if s.key in names:
-            found.append(s)
-            names |= {r.attr for r in T.reads(s.body)}
-    return found[::-1]
+    needed = T.reached([o.term for o in outputs], {s.key: s.body for s in steps})
+    return [s for s in steps if s.key in needed]

@@ -154,6 +154,11 @@ def split(program: Program, axes: Sequence[str], meaning: Program | None = None)
             hint="its devices need nothing of each other: compile it as it is",
         )
     local = _local(whole, partials)
+    if len(axes) > 1:  # what travels may lie behind what is here
+        whole.in_two = {
+            name: k for name, x in whole.inputs.items() if isinstance(x, Tensor)
+            for k, a in enumerate(x.shape) if a.name == axes[-1]
+        }  # fmt: skip
     made = ShardSplit(program, tuple(axes), whole, local, positions, partials)
     local.outputs += made.here  # and what has no join is refused here
     local.steps = needed_of(local.steps, local.outputs)

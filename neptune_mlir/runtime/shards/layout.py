@@ -180,10 +180,18 @@ class _Cover:
                 return None
             spans[n] = (ends[numbers[0]], ends[numbers[-1] + 1])
         true = {n: axis[0][1][0] for n, axis in zip(self.names, grid, strict=True)}
-        for starts in (true, {n: span[0] for n, span in spans.items()}):
+        partly = (cell for cell in product(*grid) if seen[cell] is Seen.SOME)
+        for starts in (
+            true, {n: span[0] for n, span in spans.items()}, *(self._from(c, spans) for c in partly)
+        ):  # fmt: skip
             if all(self._same(cell, spans, starts, seen[cell]) for cell in product(*grid)):
                 return Call(spans, starts)
         return None
+
+    def _from(self, cell: Cell, spans: Mapping[str, Piece]) -> dict[str, int]:
+        """The starts of a run in which a cell has its true positions."""
+        numbers, true = {n: k for n, (k, _) in zip(self.names, cell, strict=True)}, self._true(cell)
+        return {n: true[n] - (self.ends[n][k] - spans[n][0]) for n, k in numbers.items()}
 
     def _same(
         self, cell: Cell, spans: Mapping[str, Piece], starts: Mapping[str, int], seen: Seen

@@ -159,6 +159,17 @@ class ChainLink:
 
 
 @dataclass(frozen=True)
+class Together:
+    """Calls for a device's own data and what is `needed` of the other one's, one behind the other
+    along the traveling axis: the second ones begin at `border`. `own_first`: which they are."""
+
+    calls: tuple[Call, ...]
+    own_first: bool
+    border: int
+    needed: Piece
+
+
+@dataclass(frozen=True)
 class Stretch:
     """Positions whose parts are joined together: `count` slots, of which some saw nothing."""
 
@@ -186,6 +197,7 @@ class ShardSchedule:
         self._calls: dict[tuple[int, int], list[Call]] = {}
         self._runs: dict[int, dict[int, list[Run]]] = {}  # by rank and owner
         self._chains: dict[int, dict[int, list[ChainLink]]] = {}
+        self._together: dict[int, Together | None] = {}
 
     def owners(self, rank: int) -> Iterator[int]:
         """Whose data a device computes with, in order: its own first."""
@@ -270,17 +282,42 @@ class ShardSchedule:
             self._chains[rank] = found
         return self._chains[rank]
 
+    def together(self, rank: int) -> Together | None:
+        """The calls of a device for all data of two devices, one behind the other: each of its rows
+        is in one of them. None where that cannot be."""
+        if rank not in self._together:
+            self._together[rank] = self._found_together(rank)
+        return self._together[rank]
+
+    def _found_together(self, rank: int) -> Together | None:
+        if self.devices != 2 or not self.plan.carries:
+            return None
+        (rows, columns), other = self.plan.axes, 1 - rank
+        needed = self.needed(rank, other)
+        own = self.pieces(rank, rank)
+        theirs = _within(self.layouts[columns].pieces[other], needed)
+        lengths = self.layouts[columns].lengths[rank], needed[1] - needed[0]
+        for own_first in (True, False):
+            pair = (own[columns], theirs) if own_first else (theirs, own[columns])
+            calls = self.plan.masks.calls({**own, columns: (*pair[0], *pair[1])}, self.sizes)
+            border = lengths[not own_first]
+            spans = sorted(c.spans[rows] for c in calls)
+            ends = [0, *(x for span in spans for x in span), self.layouts[rows].lengths[rank]]
+            inside = [c.spans[columns] for c in calls]
+            both = [border - a for a, b in inside if a < border < b]
+            alone = [b <= border if own_first else a >= border for a, b in inside]
+            if len(both) + sum(alone) < len(calls):
+                continue
+            if ends[::2] == ends[1::2] and both and not any(n % ALIGNED for n in both):
+                return Together(tuple(calls), own_first, border, needed)
+        return None
+
     def _calls_on(self, rank: int, owner: int, axis: str, span: Piece) -> list[Call]:
         """The calls for some of the positions that the devices have of an axis."""
         pieces = self.pieces(rank, owner)
-        at, cut = 0, []
-        for start, end in pieces[axis]:
-            a, b = max(at, span[0]), min(at + end - start, span[1])
-            if a < b:
-                cut.append((start + a - at, start + b - at))
-            at += end - start
+        cut = _within(pieces[axis], span)
         found = []
-        for call in self.plan.masks.calls({**pieces, axis: tuple(cut)}, self.sizes):
+        for call in self.plan.masks.calls({**pieces, axis: cut}, self.sizes):
             a, b = call.spans[axis]
             spans = {**call.spans, axis: (a + span[0], b + span[0])}
             found.append(Call(spans, call.starts))
@@ -337,6 +374,17 @@ class ShardSchedule:
         if over == self.plan.axes[-1]:
             return [(at, list(self.owners(at)))]
         return [(rank, [at]) for rank in range(self.devices)]
+
+
+def _within(pieces: Sequence[Piece], span: Piece) -> tuple[Piece, ...]:
+    """The pieces of an axis that a span of a device's own positions has."""
+    at, cut = 0, []
+    for start, end in pieces:
+        a, b = max(at, span[0]), min(at + end - start, span[1])
+        if a < b:
+            cut.append((start + a - at, start + b - at))
+        at += end - start
+    return tuple(cut)
 
 
 def _extend(links: list[ChainLink], new: ChainLink, kept: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -29,12 +30,15 @@ Needed = Callable[[int, int], tuple[int, int]]
 @dataclass(frozen=True)
 class Offer:
     """What processes give each other in a call: `tensors` are this process's, and travel along
-    `dims`."""
+    `dims`. `counted`: kernels begin before all has come; so lanes go one group after the other (of
+    all tensors those points of the dimensions in front of that one), and a word in the reader's
+    memory says how many have come."""
 
     tensors: Sequence[torch.Tensor]
     dims: Sequence[int]
     shapes: Shapes
     needed: Needed
+    counted: bool = False
 
 
 class Open(Protocol):
@@ -172,17 +176,31 @@ class CopyExchange:
                 reader, owner = (self.rank + step) % self.size, (self.rank - step) % self.size
                 there = list(_views(slot(reader, self.rank), shapes(self.rank)))
                 start, end = offer.needed(reader, self.rank)
-                for x, to, dim in zip(given, there, offer.dims, strict=True):
-                    span = (dim, start, end - start)
-                    _copy(to.narrow(*span), x.narrow(*span))
+                both = [
+                    (to.narrow(dim, start, end - start), x.narrow(dim, start, end - start))
+                    for x, to, dim in zip(given, there, offer.dims, strict=True)
+                ]
+                for x in given:
                     x.record_stream(memory.side)
-                memory.tell(reader)  # in any case: see `_Shared`
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
+                memory.forget(owner)
+                if offer.counted:
+                    _send_lanes(memory, reader, both, offer.dims)
+                    continue
+                for to, x in both:
+                    _copy(to, x)
+                memory.tell(reader)  # in any case: see `_Shared`
 
     def get(self, owner: int) -> list[torch.Tensor]:
         assert self._memory is not None
         self._memory.wait(owner)
         return self._found.pop(owner)
+
+    def coming(self, owner: int) -> tuple[list[torch.Tensor], int, int]:
+        """What a process offered, counted, on its way; the address of the word that counts its
+        lanes, and milliseconds in which they have to come."""
+        assert self._memory is not None
+        return self._found.pop(owner), self._memory.counter(owner), self._memory.timeout
 
     def done(self) -> None:
         """The copies of what this process offered are part of the call, as a graph that captures it
@@ -191,6 +209,23 @@ class CopyExchange:
         for owner in list(self._found):  # signals of what nobody asked for
             self.get(owner)
         torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
+
+
+def _send_lanes(
+    memory: _Shared, reader: int, both: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    dims: Sequence[int],
+) -> None:  # fmt: skip
+    """Copy lanes group by group, and let the reader know."""
+    flat = [tuple(t.flatten(0, dim - 1) if dim else t[None] for t in pair)
+            for pair, dim in zip(both, dims, strict=True)]  # fmt: skip
+    lanes = len(flat[0][0])
+    size = sum(x.numel() * x.element_size() for _, x in both)
+    groups = max(1, min(lanes, GROUPS, size // GROUP))
+    cuts = [lanes * g // groups for g in range(groups + 1)]
+    for begin, end in pairwise(cuts):
+        for to, x in flat:
+            _copy(to[begin:end], x[begin:end])
+        memory.count(reader, end)
 
 
 class Gifts(Open, Protocol):
@@ -263,6 +298,8 @@ class CopyGifts:
 
 
 _FIRST = 1  # channel of signals; torch's barrier has 0
+_COUNTS = 3  # channel of counts
+GROUP, GROUPS = 1 << 22, 16  # least bytes of lanes that are told at once, and how often at most
 
 
 class _Shared:
@@ -286,10 +323,10 @@ class _Shared:
             self._handle = symmetric.rendezvous(self._memory, group)
         self.rank, self.size = group.rank(), group.size()
         self.side = torch.cuda.Stream(device)
-        self._turn = 0
+        self._turn, self._counts = 0, False
         options = getattr(group._get_backend(device), "options", None)
         timeout = getattr(options, "_timeout", dist.default_pg_timeout)
-        self._timeout_ms = int(timeout.total_seconds() * 1000)
+        self.timeout = int(timeout.total_seconds() * 1000)
 
     @classmethod
     def of(cls, group: dist.ProcessGroup, device: torch.device, room: int, use: str) -> _Shared:
@@ -309,7 +346,7 @@ class _Shared:
 
     def barrier(self) -> None:
         """Let the current stream wait until all processes' are here."""
-        self._handle.barrier(channel=0, timeout_ms=self._timeout_ms)
+        self._handle.barrier(channel=0, timeout_ms=self.timeout)
 
     def tell(self, to: int) -> None:
         """Set a signal for a process, behind all that is on the current stream."""
@@ -317,11 +354,33 @@ class _Shared:
         pad = self._handle.get_signal_pad(to)
         torch.ops.symm_mem.stream_write_value32_(pad, place, 1)
 
+    def count(self, to: int, lanes: int) -> None:
+        """Tell a process how many lanes are there, behind all that is on the current stream."""
+        self._counts = True
+        place = (_COUNTS + self._turn) * self.size + self.rank
+        torch.ops.symm_mem.stream_write_value32_(self._handle.get_signal_pad(to), place, lanes)
+
+    def counter(self, source: int) -> int:
+        """The address of the word in which a process counts."""
+        pad = self._handle.get_signal_pad(self.rank)
+        at = (_COUNTS + self._turn) * self.size + source
+        return int(pad.data_ptr() + at * pad.element_size())
+
+    def forget(self, source: int) -> None:
+        """Set the word of the turn before to 0 again, in front of all that this process tells the
+        others in this turn: it is written in the next one, by who has read that. (In each call
+        since one counted: which call is the one before, a graph does not know.)"""
+        if not self._counts:
+            return
+        place = (_COUNTS + 1 - self._turn) * self.size + source
+        pad = self._handle.get_signal_pad(self.rank)
+        torch.ops.symm_mem.stream_write_value32_(pad, place, 0)
+
     def wait(self, source: int) -> None:
         """Let the current stream wait for a signal, and take it back. The wait is a kernel, which
         ends in an error after the group's time-out."""
         channel = _FIRST + self._turn
-        self._handle.wait_signal(source, channel=channel, timeout_ms=self._timeout_ms)
+        self._handle.wait_signal(source, channel=channel, timeout_ms=self.timeout)
 
 
 def _room(kind: tuple[torch.Size, torch.dtype]) -> int:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ from neptune_mlir.driver.kernel import Kernel, compile
 from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.shards import ShardPlan
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
+from neptune_mlir.runtime.shards.plan import ALIGNED
 
 if TYPE_CHECKING:
     from neptune_mlir.frontend.shard import ShardSplit
@@ -62,6 +66,15 @@ class ShardKernels:
     def whole(self) -> Kernel:
         """The same arguments -> results, of a device that has all of what they reduce."""
         return self._kernel("whole")
+
+    @functools.cached_property
+    def takes_two(self) -> bool:
+        """Whether `whole` takes what travels as two arrays one behind the other."""
+        traveling = self.plan.axes[-1]
+        places = [n for n, a in enumerate(self.plan.arguments) if traveling in (a.axes or ())]
+        bundle = self.whole.bundle
+        images = bundle.facts.get("images", ())
+        return any(can_take(bundle.plan_of(i), places, ALIGNED) for i in images if "when" not in i)
 
     def link(self, first: bool, last: bool) -> Kernel:
         """The kernel of a link of a chain over the last axis: `local` or, where it is not the
@@ -118,8 +131,17 @@ def call(kernel: Kernel, arguments: Sequence[Any], out: Sequence[torch.Tensor]) 
                 named["workspace"] = torch.empty(size, dtype=torch.int8, device=out[0].device)
         kernel(*arguments, out=list(out), **named)
     except ArgumentError:
-        copied = [x.clone(memory_format=torch.contiguous_format) if isinstance(x, torch.Tensor)
-                  else x for x in arguments]  # fmt: skip
+        copied = [_copied(x) for x in arguments]
         made = kernel(*copied)
         for x, to in zip(made if isinstance(made, tuple) else (made,), out, strict=True):
             to.copy_(x)
+
+
+def _copied(x: Any) -> Any:
+    """A tensor of its own; of two arrays, one that is not on its way."""
+    if isinstance(x, ArraysInTwo):
+        made = (y if k == x.late else _copied(y) for k, y in enumerate(x.arrays))
+        return replace(x, arrays=tuple(made))
+    if isinstance(x, torch.Tensor):
+        return x.clone(memory_format=torch.contiguous_format)
+    return x

@@ -18,7 +18,8 @@ import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import ArgumentError, UsageError
-from neptune_mlir.runtime.shards.layout import ShardLayout
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo
+from neptune_mlir.runtime.shards.layout import Call, ShardLayout
 from neptune_mlir.runtime.shards.plan import FEW, ShardArray, ShardPart, ShardSchedule, Stretch
 from neptune_mlir.torch.distributed.exchange import (
     CopyExchange,
@@ -40,6 +41,7 @@ _DTYPES = {
     "i1": torch.bool, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64,
 }  # fmt: skip
 _SCHEDULES = 64  # that a kernel keeps
+AUTO, TOGETHER, CARRY, JOIN = "auto", "together", "carry", "join"  # forms of a call
 Slots: TypeAlias = Sequence[torch.Tensor] | torch.Tensor  # parts, one after the other
 
 
@@ -54,12 +56,13 @@ class ShardedKernel:
         transport: "ring" by torch.distributed, "copy" by copy engines from symmetric memory (CUDA).
         gathers: whether each process takes all of the data that travel and runs the program on
             them at once, where its results allow that: for short lengths on many devices.
+        form: how the runs of a call meet, where the data travel.
     """
 
     def __init__(
         self, kernels: ShardKernels, group: dist.ProcessGroup,
         layouts: Mapping[str, ShardLayout] | None = None, transport: str = "ring",
-        gathers: bool = False,
+        gathers: bool = False, form: str = AUTO,
     ):  # fmt: skip
         if transport not in ("ring", "copy"):
             raise UsageError(f"no transport '{transport}'", hint="ring or copy")
@@ -70,7 +73,7 @@ class ShardedKernel:
         self.gathers = gathers and len(self.plan.axes) == 2 and [*self.plan.joins] == [
             traveling
         ] and not any(traveling in (r.axes or ()) for r in results)  # fmt: skip
-        self.layouts = layouts
+        self.layouts, self.form = layouts, form
         self._schedules: dict[Any, ShardSchedule] = {}
         self.beside = functools.cache(_Beside)
 
@@ -156,7 +159,9 @@ class _ShardCall:
         results: dict[str, torch.Tensor] = {}
         if self.gathers:
             self._at_once(results)
-        elif self.plan.carries:
+        elif self._is_together():
+            self._together(results)
+        elif self.plan.carries and self.kernel.form != JOIN:
             self._along(results)
         else:
             alone = len(self.plan.axes) == 1
@@ -206,7 +211,7 @@ class _ShardCall:
 
     # two sharded axes
 
-    def _exchange(self) -> tuple[list[ShardArray], Exchange]:
+    def _exchange(self, counted: bool = False) -> tuple[list[ShardArray], Exchange]:
         """The arguments that travel, on their way."""
         moving = [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
         exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
@@ -219,6 +224,7 @@ class _ShardCall:
         exchange.start(Offer(
             [self.arguments[a.name] for a in moving],
             [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
+            counted,
         ))  # fmt: skip
         return moving, exchange
 
@@ -258,6 +264,62 @@ class _ShardCall:
             out = [_narrow(results[n], arrays[n].axes, spans) for n in self.plan.results]
             if end > start:
                 call(self.kernels.whole, [*arguments, *numbers.values()], out)
+
+    def _is_together(self) -> bool:
+        """Whether one kernel runs over the data of both devices: every process finds the same."""
+        calls = [self.schedule.together(rank) for rank in range(self.size)]
+        if not all(calls) or self.kernel.form not in (AUTO, TOGETHER):
+            return False
+        moving = [a.axes for a in self.plan.arguments if a.axes and self.traveling in a.axes]
+        front = {axes[: axes.index(self.traveling)] for axes in moving}
+        if len(front) > 1:
+            return False
+        return self.kernels.takes_two if self.copies else self.kernel.form == TOGETHER
+
+    def _together(self, results: dict[str, torch.Tensor]) -> None:
+        """The results, each in one run over the data of both devices, which begins before the
+        other one's have come."""
+        plan, found, rank = self.plan, self.schedule.together(self.rank), self.rank
+        assert found is not None
+        moving, exchange = self._exchange(counted=self.copies)
+        self._make(self.traveling, results)
+        made = {r.name: r.axes for r in plan.joins[self.traveling].results}
+        if isinstance(exchange, CopyExchange):
+            got, word, timeout = exchange.coming(1 - rank)
+        else:
+            got, word, timeout = exchange.get(1 - rank), 0, 0
+        start, end = found.needed
+        theirs = {a.name: _narrow(x, a.axes, {self.traveling: (start, end)})
+                  for a, x in zip(moving, got, strict=True)}  # fmt: skip
+
+        def given(a: ShardArray, span: tuple[int, int]) -> Any:
+            """Positions of an argument that travels, of both devices' data one behind the other."""
+            first, second = self.arguments[a.name], theirs[a.name]
+            if not found.own_first:
+                first, second = second, first
+            dim, (low, high) = (a.axes or ()).index(self.traveling), span
+            if high <= found.border:
+                return first.narrow(dim, low, high - low)
+            if low >= found.border:
+                return second.narrow(dim, low - found.border, high - low)
+            pair = (first.narrow(dim, low, found.border - low),
+                    second.narrow(dim, 0, high - found.border))  # fmt: skip
+            if not self.copies:
+                return torch.cat(pair, dim)
+            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout)
+
+        def is_both(call: Call) -> bool:
+            return call.spans[self.traveling][0] < found.border < call.spans[self.traveling][1]
+
+        for run in sorted(found.calls, key=is_both):
+            spans = {a: span for a, span in run.spans.items() if a != self.traveling}
+            numbers = plan.numbers(run.starts, self.schedule.sizes)
+            arguments = [
+                given(a, run.spans[self.traveling]) if a.name in theirs
+                else _narrow(self.arguments[a.name], a.axes, spans) for a in plan.arguments
+            ]  # fmt: skip
+            out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
+            call(self.kernels.whole, [*arguments, *numbers.values()], out)
 
     def _along(self, results: dict[str, torch.Tensor]) -> None:
         """The results, each run beginning with the parts of those before: parts go from one of two

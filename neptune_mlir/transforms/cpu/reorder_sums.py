@@ -7,14 +7,15 @@ adds up its elements, and a program that is exact in one order only is so by luc
 where its only store is of a sum of floats, at a place that the loop's index does not choose.
 Nor does anything say whether a product is rounded before it is added up: odd orders let it be a
 part of one fused multiply-add. Other products are rounded as written, for y - b x is no sum. The
-last order adds up in blocks, as tiles do: a few elements first, then what these make.
+last orders add up in parts, as tiles and vectors do: a few elements first, or every other one, then
+what these make.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.algebra.numerics.orders import PARTS, block_of, way_of
+from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, block_of, way_of
 from neptune_mlir.ir.bindings import arith, ir, memref, scf
 from neptune_mlir.transforms.registry import register
 
@@ -33,8 +34,14 @@ def reorder_sums(module: Any, *, order: int = 0) -> None:
     for number, (loop, store) in enumerate(loops if order else ()):
         if order % 2:
             _contract(store)
+        inner = store not in in_blocks  # of a sum's loops
+        if order == HALVES and inner:
+            in_blocks.append(store)
+            _halve(loop)
+            _add_blocks(loop, store, None)
+            continue
         _turn(loop, *way_of(number, order))
-        if block_of(order) > 1 and store not in in_blocks:  # of a sum's loops the inner one
+        if block_of(order) > 1 and inner:
             in_blocks.append(store)
             _add_blocks(loop, store, block_of(order))
 
@@ -92,8 +99,35 @@ def _turn(loop: Any, start: int, back: bool) -> None:
         owner.operands[number] = place
 
 
-def _add_blocks(loop: Any, store: Any, block: int) -> None:
-    """Numbers of their own take so many elements each, and are then added to the sums."""
+def _halve(loop: Any) -> None:
+    """Every other element comes first, then what is left."""
+    body = loop.regions[0].blocks[0]
+    index, (low, _, step) = body.arguments[0], list(loop.operands)[:3]
+    uses = [(use.owner, use.operand_number) for use in index.uses]
+    with ir.InsertionPoint.at_block_begin(body), loop.location:
+        half = _half(loop)
+        one, two = (arith.constant(index.type, n) for n in (1, 2))
+        number = arith.divui(arith.subi(index, low), step)
+        rest = arith.addi(arith.muli(arith.subi(number, half), two), one)
+        early = arith.cmpi(arith.CmpIPredicate.ult, number, half)
+        moved = arith.select(early, arith.muli(number, two), rest)
+        place = arith.addi(low, arith.muli(moved, step))
+    for owner, number in uses:
+        owner.operands[number] = place
+
+
+def _half(loop: Any) -> Any:
+    """How many steps the first half of a loop has, which is the larger one."""
+    low, high, step = list(loop.operands)[:3]
+    one, two = (arith.constant(low.type, n) for n in (1, 2))
+    steps = arith.ceildivui(arith.subi(high, low), step)
+    return arith.divui(arith.addi(steps, one), two)
+
+
+def _add_blocks(loop: Any, store: Any, block: int | None) -> None:
+    """Numbers of their own take so many elements each, and are then added to the sums.
+
+    `block`: None for halves."""
     total, sums, *places = store.operands
     reads = [
         v.owner for v in total.owner.operands
@@ -111,7 +145,9 @@ def _add_blocks(loop: Any, store: Any, block: int) -> None:
             for k, n in enumerate(shape) if n == ir.ShapedType.get_dynamic_size()
         ]  # fmt: skip
         parts = memref.alloc(ir.MemRefType.get(shape, kind), sizes, [])
-        many, last, zero = (arith.constant(index.type, n) for n in (block, block - 1, 0))
+        one, zero = (arith.constant(index.type, n) for n in (1, 0))
+        many = arith.constant(index.type, block) if block else _half(loop)
+        last = arith.subi(many, one)
         nothing = arith.constant(kind, 0.0)
     with ir.InsertionPoint(reads[0]), loop.location:
         place = arith.remui(arith.divui(arith.subi(index, low), step), many)

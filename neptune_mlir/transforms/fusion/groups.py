@@ -30,7 +30,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram, captured, top_level_op
-from neptune_mlir.transforms.fusion.work import MOST, Work, repetition, stacked
+from neptune_mlir.transforms.fusion.work import MOST, Work, pieces, repetition, stacked
 
 # Terms of a sum that each stream which reads it may compute again. The stream's own product does as
 # much for every element: a store and loads of the elements cost less time, and memory without end.
@@ -134,10 +134,11 @@ class Grouping:
         self.needs.join(members)
 
     def best(self, seed: str) -> Group | None:
-        """The group with the most running members that grows from `seed`."""
-        nest = self.program.nests[seed]
-        groups = [self.grow(seed, loop) for loop in nest.reduced_axes]
-        return max(groups, key=lambda g: len(g.running) + len(g.inner), default=None)
+        """The group with the most members that grows from `seed`; of several, of most pieces."""
+        nest, made = self.program.nests[seed], self.program.nests
+        groups = [(self.grow(seed, loop), pieces(nest, loop, made)) for loop in nest.reduced_axes]
+        ranks = [(len(g.running) + len(g.inner), n) for g, n in groups]
+        return groups[ranks.index(max(ranks))][0] if groups else None
 
     def grow(self, seed: str, loop: int) -> Group:
         """The group of a seed and the loop that is its stream."""
@@ -396,17 +397,16 @@ class Grouping:
         return known if len(set(known.values())) == len(known) else None
 
     def _shared_inner(self, group: Group) -> set[str]:
-        """Inner members that are too much to be computed again, where something outside also needs
-        them, or a second pass would: that of a result along the stream (a softmax of what a linear
-        layer makes). These go through memory. Others that are needed outside become `copied`."""
+        """Inner members that something outside, or a second pass (of a result along the stream),
+        needs, and that are too much to be computed again. The others outside become `copied`."""
         nests = self.program.nests
         inside = {nests[k].op.operation for k in [*group.running, *group.inner]}
         cheap = set(filter(self._worth_repeating, group.inner))
-        shared = {k for k in group.inner if not self._users(k) <= self._maps | inside}
-        passes = {k for k in group.inner if self._users(k) & self._maps - inside}
+        users = {k: self._users(k) - inside for k in group.inner}
+        shared = {k for k in users if users[k] - self._maps}
         group.copied.clear()
         group.copied.update(shared & cheap)
-        return (shared | {k for k in passes if nests[k].kind == "reduce"}) - cheap
+        return {k for k in users if k in shared or (users[k] and nests[k].kind == "reduce")} - cheap
 
     def _users(self, key: str) -> set[Any]:
         """The ops of the block that read a nest's result."""
@@ -480,11 +480,8 @@ class Grouping:
 
 
 def _expands(nest: Nest) -> bool:
-    """Is the result larger than some tensor it is made of (a product of two, as scores are)?
-
-    Such a tensor is not worth a trip through memory. One that every operand covers (a row
-    sum) is small: it goes through memory, and its own reduction keeps its own parallelism.
-    """
+    """Is the result larger than some tensor it is made of (a product of two, as scores are)? It is
+    not worth a trip through memory. One that every operand covers (a row sum) is small."""
     result = set(nest.result_axes)
     reads = T.reads(nest.body)
     return not reads or not all(result <= T.axes_of(r) for r in reads)

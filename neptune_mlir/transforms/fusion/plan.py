@@ -8,6 +8,7 @@ the rest is tried again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,16 +28,18 @@ from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.neptune import MAX_VALUES
-from neptune_mlir.dialects.nests import Nest
+from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.transforms.fast_paths import FUSED, missed
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
+from neptune_mlir.transforms.fusion.region import contraction_operands
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import remark
 
 # Reductions of a chain that does not fuse up to which what moved in it is tested: the others are
 # tested in the shorter chains that are tried after it.
 AT_MOST = 4
+LONG_STREAM = 1024  # reduced elements per result from which a cut can pay for its join
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,9 @@ def _too_many(chain: Sequence[Reduction], solution: Solution) -> tuple[str, str]
 
 
 def plan_fusions(
-    program: NestProgram, numerics: str = "default", written: Written | None = None
-) -> list[Fusion]:
+    program: NestProgram, numerics: str = "default", written: Written | None = None,
+    alone: bool = False,
+) -> list[Fusion]:  # fmt: skip
     """Every fusion of a program, those of most reductions first, among equals consumers first.
 
     So a projection that follows attention does not take the last reduction of it away. Changes
@@ -133,10 +137,11 @@ def plan_fusions(
         numerics: one of `algebra.rules.MODES`.
         written: what the program was before factors moved behind reductions, to compare with;
             reductions whose factors cost too many digits are added to its `refused`.
+        alone: also streams of one reduction of LONG_STREAM elements and more.
     """
     stored: set[str] = set()
     while True:
-        plan = _plan(program, numerics, stored, written)
+        plan = _plan(program, numerics, stored, written, alone)
         again = _stored_anyway(program, plan)
         if not again:
             return plan
@@ -238,8 +243,16 @@ def _keep_apart(program: NestProgram, grouping: Grouping) -> None:
             grouping.excluded.setdefault(other, set()).add(key)
 
 
+def _is_long(nest: Nest) -> bool:
+    """Whether a reduction, of no product of matrices, is worth cutting into chunks."""
+    if nest.combiner == "add" and contraction_operands(nest.body):
+        return False
+    reduced = [nest.domain[k] for k in nest.reduced_axes]
+    return DYNAMIC in reduced or math.prod(reduced) >= LONG_STREAM
+
+
 def _plan(
-    program: NestProgram, numerics: str, stored: set[str], written: Written | None
+    program: NestProgram, numerics: str, stored: set[str], written: Written | None, alone: bool
 ) -> list[Fusion]:
     nonneg = frozenset(_nonneg(program))
     tested = tested_in(program.function)
@@ -259,9 +272,10 @@ def _plan(
         group = grouping.best(seed)
         if group is None:
             continue
-        alone = len(group.running) + len(group.inner) + len(group.finish) < 2
-        if alone and not _streams_alone(program, program.nests[seed]):
-            continue  # nothing to share a loop with
+        nest = program.nests[seed]
+        shares = len(group.running) + len(group.inner) + len(group.finish) > 1
+        if not shares and not (alone and _is_long(nest)) and not _streams_alone(program, nest):
+            continue
         planned = _planned(program, group, nonneg, written)
         try:
             solution, report = _accept(planned, numerics, tested, written)

@@ -52,6 +52,8 @@ from neptune_mlir.transforms.registry import register, remark
 LONG_CHUNK = 32  # tiles
 PIECES = 16  # times as many programs as a target runs at once, of streams that data end
 MOST_CHUNKS = 128  # a join takes them all at once
+ROWS = 4  # times as many programs of rows, which have little under way while they reduce a tile
+MOST_OF_ROWS = 1024  # chunks of rows: what is joined is a number of each
 JOIN = 19, 20  # what a stream that is cut may take, of the time of one that is not
 CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
@@ -105,16 +107,24 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say
     how long a program's stream is, chunks are small too: the longest is not one program's.
 
-    At most as many as there are tiles and MOST_CHUNKS, at least one; known at run time only where
-    extents are. Each has so many tiles that it loads as much as its results are, which a chunk
-    stores and the join loads again.
+    Streams without products of matrices have ROWS times as many programs.
+
+    At most as many as there are tiles and MOST_CHUNKS (MOST_OF_ROWS), at least one; known at run
+    time only where extents are. Each has so many tiles that it loads as much as its results are,
+    which a chunk stores and the join loads again.
     """
     nests = nests_of(stream, values)
+    rows, most = not multiplies_matrices(nests), MOST_CHUNKS
+    if rows:
+        programs, each, most = ROWS * programs, ROWS * each, MOST_OF_ROWS
     grid: Index = 1
     least = 1  # of `grid`
     axes = axes_of(stream, nests, stream.axis.value)
-    for axis in axes:
-        count = ix.ceildiv(axis.extent, axis.size)
+    along = [r for n in nests for r in n.reads if stream.axis.value in T.axes_of(r)]
+    beside = {a for r in along if r.args for a in T.axes_of(r.args[-1])}
+    for k, axis in enumerate(axes):
+        alone = rows and axis.role == "grid" and k not in beside  # a program may have one of them
+        count = axis.extent if alone else ix.ceildiv(axis.extent, axis.size)
         if axis.role == "grid":
             grid = ix.mul(grid, count)
             least *= count if ix.is_static(count) and count else 1
@@ -125,7 +135,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
         asked = ix.scale(_multiprocessors(), each)
     few = ix.floordiv(asked, some)
-    if each > PAIR:  # a join of more than FEW_CHUNKS is worth it for so many programs
+    if each > PAIR and not rows:  # a join of more than FEW_CHUNKS is worth it for so many programs
         pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), some)
         few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
     few = ix.minimum(tiles, few)
@@ -139,7 +149,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     own = _own_tiles(nests, [axis.size for axis in axes], stream.axis.value)
     if own > 1:
         chosen = ix.minimum(chosen, ix.floordiv(tiles, own))
-    return ix.maximum(1, ix.minimum(chosen, min(MOST_CHUNKS, max(4, programs // least))))
+    return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
 
 
 def _live_tiles(stream: Any, values: Values, size: int) -> list[int]:
@@ -339,7 +349,8 @@ def _chunks_of(stream: Any, values: Values, programs: int, tiles: int, each: int
 def privatize_stream(
     stream: Any, chunks: int = 0, programs: int = 0, tiles: int = 0, each: int = 0
 ) -> Any:
-    """Replace `stream` by a private/global pair; returns the `neptune.private`.
+    """Replace `stream` by a private/global pair; returns the `neptune.private`, or None where its
+    rows are enough programs: then it stays, and has no tile sizes.
 
     Raises:
         ScheduleError: none of `chunks`, `programs` and `tiles` is 1 or more.
@@ -351,6 +362,9 @@ def privatize_stream(
     nests = running_nests(stream, values)
     with ir.InsertionPoint(operation), operation.location:
         count: Index = chunks or _chunks_of(stream, values, programs, tiles, each)
+        if not chunks and count == 1 and not multiplies_matrices(nests_of(stream, values)):
+            TILE.drop(operation)
+            return None
         private = private_stream(stream, count)
         joined = join(stream, nests, private, values)
     for old, new in zip(operation.results, joined.results, strict=True):

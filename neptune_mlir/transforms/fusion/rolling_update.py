@@ -380,19 +380,21 @@ def _axis_names(group: Group) -> list[str]:
     return names
 
 
-def fuse_function(function: Any, rescale_bound: float = 0.0, ahead: bool = False) -> None:
+def fuse_function(
+    function: Any, rescale_bound: float = 0.0, ahead: bool = False, alone: bool = False
+) -> None:
     fold_dims(function.regions[0].blocks[0])
     erase_dead(function.regions[0].blocks[0])  # nests of which only the extents were read
     program = NestProgram(function)
     if ahead:
         take_ahead(program)
         program = NestProgram(function)
-    plan = plan_fusions(program, numerics_of(function))
+    plan = plan_fusions(program, numerics_of(function), alone=alone)
     if store_factors(program, {key for fusion in plan for key in fusion.group.inner}):
         sort_block(program.block)
         erase_dead(program.block)
         program = NestProgram(function)
-        plan = plan_fusions(program, numerics_of(function))
+        plan = plan_fusions(program, numerics_of(function), alone=alone)
     for fusion in plan:
         group, solution = fusion.group, fusion.solution
         if rescale_bound:
@@ -419,13 +421,17 @@ def _summary(group: Group, solution: Solution) -> str:
     "rolling-update", "fuse dependent reductions into streams, with corrections",
     after=("raise-linalg", "widen-sums", "inline-maps", "defer"),
 )  # fmt: skip
-def rolling_update(module: Any, *, rescale_bound: float = 0.0, ahead: bool = False) -> None:
+def rolling_update(
+    module: Any, *, rescale_bound: float = 0.0, ahead: bool = False, alone: bool = False
+) -> None:
     """
     Args:
         rescale_bound: over 0, references of exponentials may lag by less than this, so that
             most corrections are the identity (see `algebra.lazy`); the results stay exact.
+        alone: also make streams of long reductions that share a loop with nothing, for schedules
+            that cut streams into chunks.
     """
     if rescale_bound < 0:
         raise ScheduleError(f"the rescale bound is {rescale_bound:g}", hint="0 or more")
     for function in functions(module):
-        fuse_function(function, rescale_bound, ahead)
+        fuse_function(function, rescale_bound, ahead, alone)

@@ -12,15 +12,17 @@ hold all of them (COLUMNS) they are not cut.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.dialects.nests import DYNAMIC, Nest
 
 COLUMNS = 512  # accumulators, side by side, that a program holds for a row (see the pass `tile`)
 TILE = 64  # of columns that are cut
 UNKNOWN = 1024  # what an extent counts that only a call knows
+ROW = 4096  # elements that a program reads at once along the last dimension of an array
 MOST = 1.5  # times the work of the nests on their own that is still worth one pass
 
 
@@ -72,3 +74,16 @@ def repetition(
         return prod(-(-extent[a] // TILE) for a in cut - member.loops)
 
     return sum(points(m) * times(m) for m in members) / max(1, sum(map(points, members)))
+
+
+def pieces(nest: Nest, loop: int, made: Container[str]) -> int:
+    """Into how many pieces a reduced loop over arrays can be cut, each of which is read as it lies
+    in memory. 0 for all loops where matrices are multiplied, or what other nests have `made` is
+    reduced: there the first loop is as good as any."""
+    reads = [r for r in T.reads(nest.body) if r.args and r.attr not in made]
+    axes = [T.axes_of(r) for r in reads]
+    if not any(loop in a for a in axes) or any(a - b and b - a for a in axes for b in axes):
+        return 0
+    size = UNKNOWN if nest.domain[loop] == DYNAMIC else nest.domain[loop]
+    along = any(loop in T.axes_of(r.args[-1]) for r in reads)
+    return -(-size // ROW) if along else size

@@ -5,7 +5,9 @@ A program has whole rows, or what divides them: ROW elements, or fewer where reg
 chips where a row may have a program of many warps (`row_warps`) a row that is read again once it
 was reduced is held whole, up to 8 ROW elements (2 ROW beside functions; longer ones have tiles of
 2 ROW), and rows that nothing divides take ROW_TILES by their length. Streams that are cut into
-chunks have tiles of a row, and ROW elements of it. A row that all results share (a table in which
+chunks have tiles of a row, and ROW elements of it; where rows are reduced together, of as many as
+have ROW elements. An axis that arrays do not lie along is held whole beside as many columns as give
+2 ROW elements (`columns_beside`). A row that all results share (a table in which
 each of them looks something up) is no stream of data: a tile has SHARED elements of it, and as many
 results as there is room for.
 
@@ -46,6 +48,7 @@ FEW_ARRAYS = 2
 SHORT_ROWS = {256: 4, 384: 8, 512: 8, 768: 4, 1024: 4, ROW // 2: 1, 3072: 1}
 ONCE_ROW = 1024  # the longest of these that is read once: larger tiles hold back what is next
 WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
+MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
 PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
@@ -79,7 +82,10 @@ def row_tile(
     if along and extent == DYNAMIC and all(T.axes_of(r) == {axis} for r in along):
         return ROW // SHARED, SHARED, ()
     if calls.cut:
-        return (1, ROW, ()) if wide and not ROW >= extent > 0 else (0, 0, ())
+        if not wide:
+            return 0, 0, ()
+        short = 0 < extent <= ROW
+        return (ROW >> (extent - 1).bit_length(), extent, ()) if short else (1, ROW, ())
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
@@ -106,6 +112,18 @@ def row_tile(
             rows = max(rows, ROW // (1 << (extent - 1).bit_length()))
         return rows, min(most, elements), starts
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
+
+
+def columns_beside(op: Any, nests: Sequence[FusedNest], axis: int | None, chip: str) -> int:
+    """How many columns a tile has that has all of an axis which arrays do not lie along, and which
+    is read again once it was reduced (a norm over channels); 0: by another rule."""
+    if axis is None or not is_known(chip) or gpu_target(chip).row_warps * WARP_ROW <= ROW:
+        return 0
+    extent = list(op.domain)[axis]
+    if extent == DYNAMIC or not is_read_again(nests, axis):
+        return 0
+    beside = 2 * ROW // (1 << (extent - 1).bit_length())
+    return min(beside, MOST_BESIDE) if beside >= LEAST_BESIDE else 0
 
 
 def _is_held(tiles: Tiles, most: int, again: bool) -> bool:

@@ -27,6 +27,7 @@ from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fusion import factors_ahead
 from neptune_mlir.transforms.fusion.inline_maps import inlined
+from neptune_mlir.transforms.fusion.plan import LONG_STREAM
 
 ENTRY = "__transform_main"
 KNOB, ALTERNATIVES = "transform.tune.knob", "transform.tune.alternatives"
@@ -201,9 +202,9 @@ def _readable(message: str, source: str) -> str:
 
 MINOR = 16  # times less work than another reduction does: such a one has no say
 UNKNOWN = 1024  # what an extent counts that only a call knows
-LONG_STREAM = 1024  # reduced elements per result from which a cut can pay for its join
 
 
+COLUMNS = 256  # of a tile of sums over rows (the pass `tile`)
 DEEP_PRODUCT = 512  # summed elements from which on a program cannot keep a product's factors
 
 
@@ -216,8 +217,8 @@ def choose(
     The rule: take the reduction with the fewest results that reduces at least LONG_STREAM
     elements (or a run-time number of them) into each, but for small ones that nothing else needs.
     With fewer results than the target runs programs at once, rows alone leave it idle, so the
-    stream is cut: `private`. Everything else, and whatever is known at run time only, is
-    `streamed`.
+    stream is cut: `private`. (Results that arrays lie along, sums over rows, count in COLUMNS.)
+    Everything else, and whatever is known at run time only, is `streamed`.
 
     Where the number of chunks `adapts` to the extents, a run-time number of independent problems
     (a batch of contractions) counts as one: of many, each is cut into one chunk. Where the target
@@ -238,6 +239,8 @@ def choose(
                 if op.operation.name == REDUCE and op.operation in counting:
                     single = problems.axes(op.operation) if adapts else frozenset()
                     results, reduced = _extents(op.operation, single)
+                    if not problems.contracts(op.operation):
+                        results /= _columns(op.operation)
                     if reduced >= LONG_STREAM:
                         fewest = results if fewest is None else min(fewest, results)
     if fewest is not None and fewest < parallel_programs:
@@ -288,6 +291,21 @@ def _counting(payload: Any) -> set[Any]:
         if op in found:
             found |= {v.owner for v in _sources(op) if not isinstance(v.owner, ir.Block)}
     return found
+
+
+def _columns(reduce: Any) -> int:
+    """How many results beside each other a program has of a reduction over what arrays do not lie
+    along."""
+    kept, domain = set(reduce.attributes["result_axes"]), list(reduce.attributes["domain"])
+    reads = (op.operation for op in reduce.regions[0].blocks[0].operations)
+    maps = [op.attributes["map"].value.results for op in reads if op.name == READ]
+    most = max(map(len, maps), default=0)
+    last = [_loops_of(places[-1]) for places in maps if places and len(places) == most]
+    along = set().union(*last) & kept
+    if not along or any(loops - kept for loops in last):
+        return 1
+    extent = max(domain[loop] for loop in along)
+    return COLUMNS if extent == DYNAMIC_EXTENT else min(COLUMNS, extent)
 
 
 def _sources(nest: Any) -> list[Any]:

@@ -38,9 +38,8 @@ looks at the part that an axis plays, never at what the program is for:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -89,14 +88,17 @@ from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
     PRODUCT_ROW,
     RowCalls,
+    columns_beside,
     is_read_again,
     row_tile,
 )
 from neptune_mlir.transforms.schedule.tile_cuts import (
     at_most,
+    cut_to,
     divisors,
     equal_quotients,
     part_of,
+    power_of,
     within_pages,
 )
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -104,6 +106,7 @@ from neptune_mlir.transforms.schedule.tile_room import (
     fitting_sizes,
     narrow_axes,
 )
+from neptune_mlir.transforms.schedule.wishes import Wishes
 
 WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
@@ -113,38 +116,6 @@ TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
 # one, beside those that share its operand.
 FEW = (64, 16, 1)
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What a schedule asks of the rule: the options of the pass, 0 for nothing."""
-
-    rows: int = 0
-    stream: int = 0
-    columns: int = 0
-    held: int = 0
-    shared: int = 0
-    least: int = 0
-    warp_groups: int = 0
-    length: int = 0
-    few: int = 0
-    products: int = 0
-    aligned: int = 0
-    chunks: int = 0
-    product_rows: int = 0
-    product_stream: int = 0
-    product_columns: int = 0
-    most: int = 0
-    beside_products: bool = False  # another kernel of the program has products
-
-    def of(self, products: bool) -> tuple[Wishes, int, int]:
-        """What is asked of a kernel, with products or without; of these rows and streamed
-        elements."""
-        if not products:
-            return self, self.rows, self.stream
-        rows = self.rows or self.product_rows or self.products
-        stream = self.stream or self.product_stream or self.products
-        return replace(self, rows=rows, stream=stream), rows, stream
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
@@ -253,17 +224,16 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if free:
         ends = [a for a in parallel if a in free]
         row, column, stream = _product_tile(op, nests, wishes, ends, (rows, stream), sizes)
-    elif is_map and (crossed := crossed_axes(nests, parallel)):
-        sizes.update(dict.fromkeys(crossed, SQUARE))
-    elif parallel:
-        if found := _long_rows(op, nests, reduced, wishes):
-            along, rows, sizes[along] = found
-            stream, most = sizes[along], _power(rows * sizes[along])
-        sizes[parallel[-1]] = rows or map_rows(nests, bool(_chip_of(op)))
+    else:
+        stream, most = _row_sizes(sizes, op, nests, parallel, axis, reduced, wishes)
     if inner is not None:
-        sizes[inner] = 0 if at_most(domain[inner], WHOLE_PARALLEL) else 256
+        beside = columns_beside(op, nests, axis, _chip_of(op)) if not stream else 0
+        if beside:
+            stream, most = domain[axis], power_of(domain[axis]) * beside
+        width = beside or WHOLE_PARALLEL
+        sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
-            _fit_join(sizes, domain, parallel, inner, wishes)
+            _fit_join(sizes, op, parallel, inner, nests, wishes)
     divided = divisors(nests)
     pieces = is_map and inner in divided
     within = within_quotients(inner, sizes, domain, divided, parallel) if pieces else {}
@@ -274,7 +244,9 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
-        chosen |= _cut_to(max(_tile_words(op), most), order, chosen, domain, _words(nests))
+        limit = max(_tile_words(op), most) // _words(nests)
+        cuts = cut_to(limit, order, chosen, domain, _tiles_beside(op, nests))
+        chosen |= {a: part_of(divided.get(a), n) for a, n in cuts.items()}
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
@@ -336,6 +308,31 @@ def _ends(
     if wishes.warp_groups and column is not None and is_turned(nests, row, column, axis):
         return [column], row[0], more
     return row, column, more
+def _row_sizes(
+    sizes: dict[int, int], op: Any, nests: Sequence[FusedNest], parallel: Sequence[int],
+    axis: int | None, reduced: set[int], wishes: Wishes,
+) -> tuple[int, int]:  # fmt: skip
+    """Set the sizes of rows, and of what they lie along, of a kernel without products; returns that
+    of the streamed axis (0: by the rule) and how many elements a tile may have for it."""
+    rows, stream, most = wishes.rows, wishes.stream, 0
+    is_map = _chip_of(op) and not reduced and axis is None
+    if is_map and (crossed := crossed_axes(nests, parallel)):
+        sizes.update(dict.fromkeys(crossed, SQUARE))
+        return stream, most
+    if found := _long_rows(op, nests, reduced, wishes):
+        along, rows, sizes[along] = found
+        stream, most = sizes[along], power_of(rows * sizes[along])
+        if axis not in (along, None):  # as many of the rows that are reduced together
+            stream, rows = rows, 1
+    sizes.update((a, rows or map_rows(nests, bool(_chip_of(op)))) for a in parallel[-1:])
+    return stream, most
+
+
+def _tiles_beside(op: Any, nests: Sequence[FusedNest]) -> list[set[int]]:
+    """The axes of tiles that a program has: in a join each nest has one of its own."""
+    if isinstance(op, N.GlobalOp):
+        return [set(nest.loops) for nest in nests]
+    return [set(range(len(list(op.domain))))]
 
 
 def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[int, int]:
@@ -383,10 +380,17 @@ def _inner(
 
 
 def _fit_join(
-    sizes: dict[int, int], domain: Sequence[int], parallel: Sequence[int], inner: int,
-    wishes: Wishes,
+    sizes: dict[int, int], op: Any, parallel: Sequence[int], inner: int,
+    nests: Sequence[FusedNest], wishes: Wishes,
 ) -> None:  # fmt: skip
-    """Cut a join of chunks (axis 0) until a program has JOINED elements at most."""
+    """Cut a join of chunks (axis 0) until a program has JOINED elements at most. Where chunks are
+    joined to numbers of rows, which whole rows are made with, a program has so many of these: it
+    joins the numbers first."""
+    domain = list(op.domain)
+    if _joins_numbers(op, nests, inner):
+        sizes.update(dict.fromkeys(parallel, 1))
+        sizes[inner] = JOINED
+        return
     if domain[0] == DYNAMIC:  # made for the most chunks
         if sizes[0] > FEW_CHUNKS and wishes.columns:
             sizes[inner] = wishes.columns
@@ -395,6 +399,14 @@ def _fit_join(
     if not parallel:
         room = JOINED // (sizes[0] or domain[0])
         sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
+
+
+def _joins_numbers(op: Any, nests: Sequence[FusedNest], inner: int) -> bool:
+    """Whether no nest of a join on a chip has both the chunks and the axis that arrays lie along,
+    which is longer than a tile."""
+    if not _chip_of(op) or at_most(op.domain[inner], JOINED - 1):
+        return False
+    return not any({0, inner} <= {*nest.loops} for nest in nests)
 
 
 def _tile_words(op: Any) -> int:
@@ -410,27 +422,6 @@ def _words(nests: Sequence[FusedNest]) -> int:
 def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
     """Axes, those that reads run along last."""
     return sorted(axes, key=lambda a: (_is_contiguous(a, nests), a))
-
-
-def _cut_to(
-    most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int], words: int
-) -> dict[int, int]:  # fmt: skip
-    """Smaller sizes for axes, the first first, until a tile has no more than `most` words.
-
-    Of several reduced axes each may be short enough to be uncut, and all together too large. A
-    chip holds powers of two of each.
-    """
-    held = {a: _power(sizes[a] or domain[a]) for a in sizes}
-    cut = {}
-    for a in order:
-        rest = words * math.prod(n for b, n in held.items() if b != a)
-        if held[a] * rest > most:
-            held[a] = cut[a] = max(1, most // rest)
-    return cut
-
-
-def _power(size: int) -> int:
-    return 1 << (size - 1).bit_length()
 
 
 def _long_rows(
@@ -451,6 +442,7 @@ def _long_rows(
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else along[0]
+    axis = along[0] if along and axis not in along else axis  # of several that are reduced
     length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
     few = bool(wishes.few and wishes.length)
     asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
@@ -459,7 +451,7 @@ def _long_rows(
         ONE_TILE.set(op.operation)
     if elements and streamed and is_read_again(nests, axis):
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
-    if starts:
+    if starts and axis == looped_axis(op, nests, True):
         if op.domain[axis] == DYNAMIC:
             _note_lengths(op, starts)
         LONGER_FEW.set(op.operation, FEW_FROM)

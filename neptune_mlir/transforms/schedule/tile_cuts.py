@@ -77,3 +77,27 @@ def _positions(nests: Sequence[FusedNest]) -> list[AccessIndex]:
     reads = dict.fromkeys(read for nest in nests for read in nest.reads)
     found = [position_of(i) for read in reads for i in read.args]
     return [p for p in found if p is not None]
+
+
+def cut_to(
+    most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int],
+    beside: Sequence[set[int]],
+) -> dict[int, int]:  # fmt: skip
+    """Smaller sizes for axes, the first first, until a tile over axes that stand `beside` each
+    other has no more than `most` elements.
+
+    Of several reduced axes each may be short enough to be uncut, and all together too large. A
+    chip holds powers of two of each.
+    """
+    held = {a: power_of(sizes[a] or domain[a]) for a in sizes}
+    cut = {}
+    for a in order:
+        rest = max((math.prod(held[b] for b in axes - {a}) for axes in beside if a in axes),
+                   default=1)  # fmt: skip
+        if held[a] * rest > most:
+            held[a] = cut[a] = max(1, most // rest)
+    return cut
+
+
+def power_of(size: int) -> int:
+    return 1 << (size - 1).bit_length()

@@ -63,7 +63,7 @@ class RollingUpdateOp(TransformNeptune.Operation, name="rolling_update"):
     """Runs `rolling-update`: dependent reductions become one stream with corrections.
 
     Attributes, which may be left out, are the options of the pass: `rescale_bound`, a float
-    (references of exponentials may lag by less than this), and `ahead`, a flag.
+    (references of exponentials may lag by less than this), and `ahead` and `alone`, flags.
     """
 
     target: ext.Operand[transform.AnyOpType]
@@ -176,7 +176,7 @@ def pass_of(op: Any) -> str:
 
 def _rolling_options(op: Any, state: Any) -> dict[str, Any]:
     attributes = op.operation.attributes
-    options = ("rescale_bound", "ahead")
+    options = ("rescale_bound", "ahead", "alone")
     return {name: attributes[name].value for name in options if name in attributes}
 
 

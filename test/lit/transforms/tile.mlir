@@ -32,6 +32,10 @@
 // Of several reduced axes each could be whole, but not all.
 // CHECK-LABEL: func.func @several
 // CHECK: neptune.tile = array<i64: 1, 128, 0>
+
+// What is cut once more is cut by what divides the constant, too.
+// CHECK-LABEL: func.func @several_divided
+// CHECK: neptune.tile = array<i64: 1, 1, 0, 0, 0>
 func.func @matmul(%x: tensor<?x?x96xf32>, %y: tensor<?x96x?xf32>, %b: index, %n: index, %m: index)
     -> tensor<?x?x?xf32> {
   %r = "neptune.reduce"(%b, %n, %m) ({
@@ -112,4 +116,22 @@ func.func @several(%x: tensor<7x500x500xf32>) -> tensor<7xf32> {
   }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0>,
           domain = array<i64: 7, 500, 500>} : () -> tensor<7xf32>
   return %r : tensor<7xf32>
+}
+func.func @several_divided(%x: tensor<4x24x22x30x30xf32>, %m: tensor<4x8xf32>) -> tensor<4xf32> {
+  %r = "neptune.stream"() ({
+  ^bb0(%s0: tensor<4xf32>):
+    %s = "neptune.accumulate"(%s0) ({
+      %a = "neptune.read"(%x) {map = affine_map<(b, j, k, l, n) -> (b, j, k, l, n)>} : (tensor<4x24x22x30x30xf32>) -> f32
+      %d = "neptune.read"(%m) {map = affine_map<(b, j, k, l, n) -> (b, j floordiv 3)>} : (tensor<4x8xf32>) -> f32
+      %e = arith.subf %a, %d : f32
+      "neptune.yield"(%e) : (f32) -> ()
+    }, {}) {combiner = "add", identity = 0.0 : f32, neptune.axes = array<i64: 0, 1, 2, 3, 4>,
+            domain = array<i64: 4, 24, 22, 30, 30>, result_axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<4xf32>
+    "neptune.produce"(%s) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4xf32>) -> ()
+  }, {
+  ^bb0(%s: tensor<4xf32>):
+    "neptune.produce"(%s) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4xf32>) -> ()
+  }, {}) {axis = 1 : i64, axis_names = ["b", "j", "k", "l", "n"], domain = array<i64: 4, 24, 22, 30, 30>,
+          resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : () -> tensor<4xf32>
+  return %r : tensor<4xf32>
 }

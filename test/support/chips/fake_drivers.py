@@ -61,6 +61,7 @@ class FakeGpu:
         inside: contexts that the thread entered and did not leave.
         error: what a launch is to report.
         capturing: the stream that is being captured.
+        current: the context that a thread made its own, on device 0 (NVIDIA's).
         limit: bytes of code that are kept of each module.
     """
 
@@ -72,6 +73,7 @@ class FakeGpu:
         self.dynamic = {}  # by kernel, what was allowed
         self.functions, self.events, self.failures = {}, {}, []
         self.error, self.capturing, self.limit = 0, None, 4
+        self.current = None
         self.threads = _Threads()
         self._kind, table = {"NVIDIA": (CudaDriver, CUDA), "AMD": (HipDriver, HIP)}[maker]
         self.library = FakeLibrary(table, self)
@@ -308,7 +310,8 @@ CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {
     "cuGetErrorString": ((c_int, HANDLE), _text),
     "cuDeviceGetCount": ((INT,), _count),
     "cuDeviceGetAttribute": ((INT, c_int, c_int), _cuda_attribute),
-    "cuCtxGetCurrent": ((HANDLE,), lambda gpu, place: _set(place, None)),
+    "cuCtxGetCurrent": ((HANDLE,), lambda gpu, place: _set(place, gpu.current)),
+    "cuCtxGetDevice": ((INT,), lambda gpu, place: _set(place, 0)),
     "cuDevicePrimaryCtxRetain": (
         (HANDLE, c_int), lambda gpu, place, device: _set(place, CONTEXTS + device)),
     "cuCtxPushCurrent_v2": ((c_void_p,), lambda gpu, context: gpu.enter(context)),

@@ -145,7 +145,7 @@ def fake_torch(current=77, hip=None):
     kinds = {name: name for name in ("float16", "float32", "int8")}
     return SimpleNamespace(
         Tensor=FakeTensor, empty=empty, made=made, version=SimpleNamespace(hip=hip), **kinds,
-        strided="strided", nn=SimpleNamespace(Parameter=FakeTensor),
+        strided="strided", device="{}:{}".format, nn=SimpleNamespace(Parameter=FakeTensor),
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: state.stream),
         cuda=SimpleNamespace(stream=on, ExternalStream=lambda handle, device: handle),
     )  # fmt: skip

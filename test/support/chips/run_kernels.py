@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from neptune_mlir.pipelines import gpu, nvvm, rocdl, runner
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.plan import Plan, evaluate
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, ArraysInTwo
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.amd import TARGETS as AMD
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
@@ -69,6 +70,7 @@ class Simulated:
         text = ir.StringAttr(self.module.operation.attributes["neptune.plan"]).value
         self.plan = Plan.from_json(text)
         self._kernels: dict[str, Kernel] | None = None
+        self.behind: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def block(self, *arguments: Any) -> simt.Block:
         """Run one block."""
@@ -83,6 +85,29 @@ class Simulated:
     def blocks_of(self, launch: Any, programs: int) -> int:
         """How many blocks a launch has."""
         return programs
+
+    def put_behind(self, number: int, two: ArraysInTwo) -> tuple[int, ...]:
+        """The second array of an argument; the shape of both."""
+        first, behind = two.arrays
+        kind = self.plan.arguments[number].dtype
+        address = self.memory.put(simt.to_bytes(behind.reshape(1, -1), kind))
+        self.behind[number] = address, behind.shape
+        whole = list(first.shape)
+        whole[two.dim] += behind.shape[two.dim]
+        return tuple(whole)
+
+    def place_in_two(
+        self, two: ArraysInTwo | None, shapes: list[Any], number: int, dim: int, rows: int
+    ) -> list[int]:
+        """What a launch says of an argument that may lie in two arrays."""
+        shape = shapes[number]
+        view = ArrayView(0, "i8", shape, tuple(strides(shape)), False, None)
+        if two is not None:
+            parts = [ArrayView(0, "i8", a.shape, tuple(strides(a.shape)), False, None)
+                     for a in two.arrays]  # fmt: skip
+            view = two.view(parts[0], parts[1], "argument")
+            assert two.arrays[0].shape[dim] % rows == 0
+        return [int(x.value or 0) for x in parameters.in_two(view, dim)]
 
     def functions(self) -> dict[str, Any]:
         found = {}
@@ -100,8 +125,12 @@ class Simulated:
         return self._kernels
 
     def __call__(self, *arguments: Any) -> Any:
-        memory = simt.Memory()
+        memory = self.memory = simt.Memory()
+        second = {k: a for k, a in enumerate(arguments) if isinstance(a, ArraysInTwo)}
         shapes = [a.shape if isinstance(a, np.ndarray) else None for a in arguments]
+        arguments = tuple(a.arrays[0] if k in second else a for k, a in enumerate(arguments))
+        for k, two in second.items():
+            shapes[k] = self.put_behind(k, two)
         scalars = [None if isinstance(a, np.ndarray) else a for a in arguments]
         addresses: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}
         for k, value in enumerate(arguments):
@@ -125,8 +154,13 @@ class Simulated:
             for operand in launch.operands:
                 if operand[0] == "value":
                     values.append(evaluate(operand[2], shapes, scalars, MULTIPROCESSORS))
-                elif operand[0] == "map":
-                    values.append(self.tensor_map(addresses[tuple(operand[1:3])], *operand[1:]))
+                elif operand[0] in ("map", BEHIND):
+                    array = addresses[tuple(operand[1:3])]
+                    if operand[0] == BEHIND:
+                        array = self.behind.get(operand[2], array)
+                    values.append(self.tensor_map(array, *operand[1:]))
+                elif operand[0] == OPERAND:
+                    values += self.place_in_two(second.get(operand[2]), shapes, *operand[2:])
                 elif operand[0] == "counter":
                     values.append(0)
                 else:
@@ -174,6 +208,7 @@ class Specialised(Simulated):
         self.most_blocks, self.data = blocks, {}
         self.maps = Maps()
         self.blocks: list[HopperBlock] = []
+        self.come: Callable[[int, int], None] | None = None  # see `Launch`
 
     def block(self, *arguments: Any) -> HopperBlock:
         self.blocks.append(HopperBlock(*arguments, self.maps, self.launch))
@@ -181,7 +216,8 @@ class Specialised(Simulated):
 
     def blocks_of(self, launch: Any, programs: int) -> int:
         queue = any(operand[0] == "counter" for operand in launch.operands)
-        self.launch = Launch(min(programs, self.most_blocks) if queue else programs)
+        blocks = min(programs, self.most_blocks) if queue else programs
+        self.launch = Launch(blocks, come=self.come)
         return self.launch.blocks
 
     def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:
@@ -194,6 +230,7 @@ class Specialised(Simulated):
     def __call__(self, *arguments: Any) -> Any:
         parameters._maps.clear()  # addresses mean something else in each call
         self.blocks = []
+        self.behind.clear()
         return super().__call__(*arguments)
 
 
@@ -203,6 +240,7 @@ class Variant(Specialised):
     def __init__(self, module: Any):
         self.module, self.target = module, "sm_90a"
         self.most_blocks, self.data, self.maps, self.blocks = 2, {}, Maps(), []
+        self.come = None
         nvvm.emit_tiles(module, "target", target="sm_90a")
         with module.context, ir.Location.unknown():
             self.finish()

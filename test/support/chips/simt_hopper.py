@@ -142,7 +142,7 @@ class HopperBlock(simt.Block):
 
     def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         text, self.op = _text(op), op
-        if "setp.gt.s32 p" in text:  # an access under a condition
+        if "setp.gt.s32 p" in text and "acquire" not in text:  # an access under a condition
             return super()._llvm_inline_asm(op, operands, mask)
         if "mbarrier" not in text:  # (one thread starts barriers)
             self._warps(mask)
@@ -188,6 +188,12 @@ class HopperBlock(simt.Block):
         self.launch.taken = 0 if found >= self._one(last, mask) else found + 1
         assert (mask & (lane == 0)).sum() == 1
         return np.where(lane == 0, found, 0).astype(np.int32)
+
+    def _await_count(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        word, passed, timeout = (self._one(v, mask) for v in operands)
+        assert self.launch.come is not None and timeout > 0
+        assert text.endswith("fence.proxy.async.global;\n}"), text
+        self.launch.come(word, passed)
 
     def _store_word(self, text: str, operands: Any, mask: np.ndarray) -> None:
         address, word, lane = operands
@@ -419,6 +425,7 @@ def _text(op: Op) -> str:
 INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "wgmma.mma_async": HopperBlock._multiply,
     "wgmma.wait_group": HopperBlock._await_products,
+    "ld.acquire.sys": HopperBlock._await_count,
     "mbarrier.try_wait": HopperBlock._wait,
     "mbarrier.arrive.expect_tx": HopperBlock._expect,
     "mbarrier.arrive": HopperBlock._arrive,

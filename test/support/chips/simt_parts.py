@@ -149,7 +149,10 @@ class Producer:
 
 @dataclass
 class Launch:
-    """What blocks of a launch share: how many there are, and how many programs were taken."""
+    """What blocks of a launch share: how many there are, and how many programs were taken.
+
+    `come`: called where a kernel waits for a lane, with the address of the word and the lane."""
 
     blocks: int = 1
     taken: int = 0
+    come: Callable[[int, int], None] | None = None

@@ -15,6 +15,7 @@ from neptune_mlir.frontend.notation import Program, exp, inf, log, max, mean, su
 from neptune_mlir.frontend.shard import split, split_vjp
 from neptune_mlir.frontend.shard.plan import plan_of
 from neptune_mlir.runtime.shards import ShardLayout, ShardPlan
+from neptune_mlir.runtime.shards import plan as plan_module
 from neptune_mlir.runtime.shards.cost import Speed, predict
 from neptune_mlir.runtime.shards.layout import Form, Masks
 from neptune_mlir.runtime.shards.plan import FEW, ShardSchedule
@@ -302,6 +303,43 @@ def _check_chain(plan, schedule, rank, want):
     assert (ended == (state > 0)).all()
     unseen = [x for span in schedule.unseen(rank) for x in range(*span)]
     assert unseen == np.flatnonzero(state == 0).tolist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"causal": True}, {"causal": True, "window": 5}, {"causal": True, "alibi": True}, {}],
+    ids=str,
+)  # fmt: skip
+def test_one_run_over_the_data_of_two(options, monkeypatch):
+    """Where it is found: each row is in one run, which sees what the row sees of both."""
+    monkeypatch.setattr(plan_module, "ALIGNED", 1)
+    plan = plan_of(split(ops.attention(head_dim=4, **options), ["i", "j"]))
+    found = 0
+    for layout in (ShardLayout.zigzag(16, 2), ShardLayout.even(16, 2), ShardLayout(
+        (((12, 16), (0, 3)), ((3, 8), (8, 12)))
+    )):  # fmt: skip
+        schedule = ShardSchedule(plan, {"i": layout, "j": layout})
+        for rank in range(2):
+            made = schedule.together(rank)
+            if made is None:
+                continue
+            found += 1
+            theirs = _positions(layout.pieces[1 - rank])[slice(*made.needed)]
+            own, rows = _positions(layout.pieces[rank]), _positions(layout.pieces[rank])
+            columns = [*own, *theirs] if made.own_first else [*theirs, *own]
+            assert made.border == len(own if made.own_first else theirs)
+            count = np.zeros((len(rows), len(columns)), int)
+            for call in made.calls:
+                (a, b), (c, d) = call.spans["i"], call.spans["j"]
+                for x in range(a, b):
+                    for y in range(c, d):
+                        told = call.starts["i"] + x - a, call.starts["j"] + y - c
+                        count[x, y] += masks_like(plan, *told, schedule.sizes)
+            want = [[masks_like(plan, x, y, schedule.sizes) for y in columns] for x in rows]
+            np.testing.assert_array_equal(count, np.array(want, int))
+            covered = sorted(x for call in made.calls for x in range(*call.spans["i"]))
+            assert covered == [*range(len(rows))]
+    assert found >= (0 if "window" in options else 2)
 
 
 def _positions(pieces):

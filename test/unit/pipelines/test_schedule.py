@@ -50,6 +50,16 @@ def test_rule(rows, length, chosen):
     assert scripts.choose(module, parallel_programs=16) == chosen
 
 
+@pytest.mark.parametrize(("columns", "chosen"), [(4096, "private"), (8192, "streamed")])
+def test_sums_over_rows_are_as_many_programs_as_they_have_tiles_of_columns(columns, chosen):
+    p = N.Program("sums")
+    i, j = p.axis("i", 5000), p.axis("j", columns)
+    p.output(N.sum(p.input("x", i, j)[i, j], i), j)
+    module = parse(p.to_mlir())
+    runner.run(module, common.IMPORT)
+    assert scripts.choose(module, parallel_programs=32) == chosen
+
+
 def test_shipped_schedules_parse_and_name_their_knobs():
     known = {}
     for name in library.shipped():
@@ -61,7 +71,8 @@ def test_shipped_schedules_parse_and_name_their_knobs():
     assert known["ahead"] == streamed | products
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles", "programs", "each"}
     assert known["private"] == {
-        "rows", "stream", "least", "chunks", "programs", "each", "columns", "warp_groups"
+        "rows", "stream", "product_stream", "least", "held", "chunks", "programs", "each",
+        "columns", "warp_groups",
     }  # fmt: skip
 
 
@@ -69,8 +80,8 @@ def test_knobs_are_bound_by_name():
     module = parse(program(4, 4096))
     scripts.apply(module, library.read("private"), {"chunks": 16, "stream": 32}, "private")
     text = str(module)
-    # a lone reduction is no chain, so it stays a nest: only the tile size shows
     assert "neptune.tile" in text
+    assert "chunks = 16" in text  # a reduction that shares a loop with nothing is cut as well
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neptune_mlir.errors import ArgumentError
+from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime import gpu as gpu_module
-from neptune_mlir.runtime import parameters
+from neptune_mlir.runtime import gpu_again, parameters
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.gpu_arrays import DeviceArray
@@ -143,6 +143,39 @@ def test_another_call_is_checked(run, gpu, checks, other):
     run(tensor(rows), number)
     assert len(checks) == 3
     assert np.signbit(gpu.launches[-2].values[-1]) == np.signbit(np.float32(number))
+
+
+def test_another_context(run, gpu, checks):
+    """A thread may come to be in a context of its own: calls go on there, and come back."""
+    x = tensor()
+    primary = gpu.context(0)
+    for current, entered, count in (
+        (None, primary, 1), (None, primary, 1), (primary, primary, 1), (primary, primary, 1),
+        (0xABCD, 0xABCD, 2), (0xABCD, 0xABCD, 2), (None, primary, 2), (primary, primary, 2),
+    ):  # fmt: skip
+        gpu.current = current
+        gpu.inside[:] = [current] * (current is not None)
+        assert np.array_equal(run(x, 2.0).array, x.array * np.float16(2))
+        assert gpu.launches[-1].context == entered
+        assert len(checks) == count
+        gpu.inside.clear()
+
+
+def test_without_a_compiler_each_call_is_checked(run, checks, monkeypatch):
+    monkeypatch.setattr(gpu_again, "has_compiler", lambda: False)
+    for _ in range(2):
+        run(tensor(), 2.0)
+    assert len(checks) == 2
+
+
+def test_errors_of_a_call_like_another(run, gpu):
+    x = tensor()
+    run(x, 2.0)
+    gpu.error = 7
+    with pytest.raises(ToolError, match="a kernel launch failed: error 7"):
+        run(x, 2.0)
+    gpu.error = 0
+    assert np.array_equal(run(x, 3.0).array, x.array * np.float16(3))
 
 
 def test_numbers_of_captured_calls(run, gpu):

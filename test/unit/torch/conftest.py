@@ -8,7 +8,7 @@ import pytest
 def interpreted(monkeypatch):
     """`op.compile` without compiling; the list has the programs that were asked for."""
     torch = pytest.importorskip("torch")
-    from neptune_mlir.torch import gradients, op
+    from neptune_mlir.torch import again, gradients, op
 
     programs = []
 
@@ -27,8 +27,10 @@ def interpreted(monkeypatch):
             made = tuple(torch.tensor(x).to(t) for x, t in zip(made, kinds, strict=True))
             return made if len(made) > 1 else made[0]
 
+        kernel.again = lambda *arguments: None
         return kernel
 
+    again.forget()
     monkeypatch.setattr(op, "compile", fake_compile)
     monkeypatch.setattr(op, "_kernels", {})
     monkeypatch.setattr(gradients, "_backwards", {})

@@ -27,6 +27,7 @@ from neptune_mlir.runtime.shards import plan  # noqa: E402
 from neptune_mlir.torch import register, unregister  # noqa: E402
 from neptune_mlir.torch.distributed import exchange  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
+from neptune_mlir.torch.distributed.run import TOGETHER  # noqa: E402
 from support.processes import run  # noqa: E402
 
 LENGTH, DIM = 17, 4
@@ -192,6 +193,27 @@ def late_rows(group):
         plan.ALIGNED = old
 
 
+def together(group):
+    """One run over the data of both processes, where there are two."""
+    q, k, v, d = data()
+    old, plan.ALIGNED = plan.ALIGNED, 1
+    found = []
+    try:
+        for causal, layout in ((False, uneven), (True, nd.ShardLayout.zigzag)):
+            pieces = layout(LENGTH, group.size())
+            function = nd.compile(
+                ops.attention(head_dim=DIM, v_dim=DIM, dtype="f32", causal=causal), group,
+                {"i": None, "j": None}, layouts={"i": pieces, "j": pieces},
+            )  # fmt: skip
+            function.primal.form = TOGETHER
+            out = function(*(cut(x, pieces, group.rank()) for x in (q, k, v)))
+            want = cut(defined(q, k, v, d, causal)[0], pieces, group.rank())
+            found.append(worst([out], [want]))
+    finally:
+        plan.ALIGNED = old
+    return max(found)
+
+
 CASES = {
     "global, uneven": attention(False),
     "causal, zigzag, grouped heads": attention(True, nd.ShardLayout.zigzag, heads=4),
@@ -199,7 +221,7 @@ CASES = {
     "window": attention(True, nd.ShardLayout.zigzag, window=5),
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
-    "at once": at_once, "late rows": late_rows, "wrong layout": wrong_layout,
+    "at once": at_once, "late rows": late_rows, "together": together, "wrong layout": wrong_layout,
 }  # fmt: skip
 
 
@@ -278,6 +300,7 @@ class SharedMemory:
 
     def __init__(self, size):
         self.barrier, self.change = threading.Barrier(size), threading.Condition()
+        self.size = size
         self.memory, self.made = {}, collections.Counter()
         self.pads = {}
 
@@ -295,9 +318,16 @@ class SharedMemory:
 
     def write(self, pad, place, value):
         with self.change:
-            assert not pad[place], "a signal that nobody took back"
+            counts = place >= exchange._COUNTS * self.size
+            assert not pad[place] or counts, "a signal that nobody took back"
             pad[place] = value
             self.change.notify_all()
+
+    def next_value(self, pad, place, known):
+        """What a word holds when it is no longer what is known."""
+        with self.change:
+            assert self.change.wait_for(lambda: int(pad[place]) != known, 5)
+            return int(pad[place])
 
 
 class Handle:
@@ -324,7 +354,8 @@ class Handle:
 class Group:
     """`late`: seconds that a process takes before each of its calls."""
 
-    def __init__(self, rank, size, late=0.0):
+    def __init__(self, rank, size, of, late=0.0):
+        self.of = of
         self.rank, self.size = (lambda: rank), (lambda: size)
         self.group_name, self.late = f"thread {rank}", late
 
@@ -381,12 +412,61 @@ def copying(group, seen):
         seen.append([int(x[0]) for x in parts.every()] == [call + r for r in range(size)])
 
 
+def counting(group, seen):
+    """Calls whose lanes are counted, some between others: each lane is there when its count is."""
+    device, rank, size = torch.device("cpu"), group.rank(), group.size()
+    lanes = 8
+    for call in range(9):
+        def shapes(owner):
+            return [(torch.Size((2, 4, 3 + owner, 5)), torch.float32)] * 2
+
+        def values(owner, call=call, shapes=shapes):
+            return [torch.full(shape, 10.0 * call + owner, dtype=kind)
+                    for shape, kind in shapes(owner)]  # fmt: skip
+
+        time.sleep(group.late * (call % 2))
+        around = exchange.CopyExchange(group, device)
+        counted = call % 4 != 3
+        offer = exchange.Offer(values(rank), [2, 2], shapes, lambda a, b: (1, 3), counted)
+        around.start(offer)
+        for owner in (r for r in range(size) if r != rank):
+            if not counted:
+                got = around.get(owner)
+            else:
+                got, address, _ = around.coming(owner)
+                pad = around._memory._handle.get_signal_pad(rank)
+                place = (address - pad.data_ptr()) // pad.element_size()
+                count = 0
+                while count < lanes:
+                    count = group.of.next_value(pad, place, count)
+                    there = [x.flatten(0, 1)[:count, 1:3] == 10.0 * call + owner for x in got]
+                    seen.append(all(bool(x.all()) for x in there))
+            time.sleep(group.late)
+            seen.append(all(torch.equal(x[:, :, 1:3], y[:, :, 1:3])
+                            for x, y in zip(got, values(owner), strict=True)))  # fmt: skip
+        around.done()
+
+
+@pytest.mark.parametrize("size, late", [(2, None), (2, 0), (2, 1), (3, 2)])
+def test_lanes_are_counted_behind_their_copies(size, late, monkeypatch):
+    monkeypatch.setattr(exchange, "GROUP", 100)
+    seen = with_threads(counting, size, late, monkeypatch)
+    assert seen and all(seen)
+
+
 @pytest.mark.parametrize("size, late", [(2, None), (2, 0), (2, 1), (4, 2)])
 def test_copies_go_to_their_readers(size, late, monkeypatch):
     """Whoever is late: nobody reads what has not come, or writes over what is still read."""
+    seen = with_threads(copying, size, late, monkeypatch)
+    asked = sum([1, 1, 0][(a + 2 * b) % 3] for a in range(size) for b in range(size) if a != b)
+    assert len(seen) == 6 * (asked + size * size) and all(seen)
+
+
+def with_threads(do, size, late, monkeypatch):
+    """What threads saw that are processes with symmetric memory."""
     import torch.distributed._symmetric_memory as symmetric
 
-    memory, seen = SharedMemory(size), []
+    memory, seen, failed = SharedMemory(size), [], []
     for name in ("empty", "rendezvous"):
         monkeypatch.setattr(symmetric, name, getattr(memory, name))
     monkeypatch.setattr(
@@ -397,13 +477,17 @@ def test_copies_go_to_their_readers(size, late, monkeypatch):
     for name in ("current_stream", "Stream"):
         monkeypatch.setattr(torch.cuda, name, Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    threads = [
-        threading.Thread(target=copying, args=(Group(r, size, 0.01 * (r == late)), seen))
-        for r in range(size)
-    ]
+
+    def one(rank):
+        try:
+            do(Group(rank, size, memory, 0.01 * (rank == late)), seen)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=one, args=(r,)) for r in range(size)]
     for t in threads:
         t.start()
     for t in threads:
         t.join(30)
-    asked = sum([1, 1, 0][(a + 2 * b) % 3] for a in range(size) for b in range(size) if a != b)
-    assert len(seen) == 6 * (asked + size * size) and all(seen)
+    assert not failed, failed
+    return seen

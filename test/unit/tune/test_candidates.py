@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from neptune_mlir.errors import UsageError
@@ -73,6 +75,10 @@ def test_shared_memory() -> None:
     assert least_bytes(shape, Choice(128, 96, slots=3)) - least_bytes(
         shape, Choice(128, 96)
     ) == 2 * 96 * (64 + 128)  # fmt: skip
+
+
+def test_every_choice_is_a_knob() -> None:
+    assert list(KNOBS) == [f.name for f in fields(Choice)]
 
 
 def test_knobs() -> None:

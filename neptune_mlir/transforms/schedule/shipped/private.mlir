@@ -8,7 +8,7 @@ module attributes {transform.with_named_sequence} {
         : (!transform.any_op) -> !transform.any_op
     %inlined = "transform.neptune.inline_maps"(%f) : (!transform.any_op) -> !transform.any_op
     %deferred = "transform.neptune.defer"(%inlined) : (!transform.any_op) -> !transform.any_op
-    %fused = "transform.neptune.rolling_update"(%deferred)
+    %fused = "transform.neptune.rolling_update"(%deferred) {alone = true}
         : (!transform.any_op) -> !transform.any_op
     %pruned = "transform.neptune.prune_masks"(%fused) : (!transform.any_op) -> !transform.any_op
 
@@ -17,16 +17,19 @@ module attributes {transform.with_named_sequence} {
         -> !transform.any_param
     %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
         -> !transform.any_param
+    // Streamed elements of streams with products alone.
+    %product_stream = transform.tune.knob<"product_stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
+        -> !transform.any_param
     // Rows of a matrix product that cost no more than one.
     %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
     // 1: sizes for warp groups of 64 rows.
     %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
         -> !transform.any_param
     %in_chunks = transform.param.constant 1 : i64 -> !transform.any_param
-    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %least, %groups, %in_chunks)
-        {axes = ["rows", "stream", "least", "warp_groups", "chunks"]}
+    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %product_stream, %least, %groups, %in_chunks)
+        {axes = ["rows", "stream", "product_stream", "least", "warp_groups", "chunks"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param, !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param, !transform.any_param) -> !transform.any_op
 
     // 0 chunks: as many as it takes for so many programs, a number that the extents decide; at a
     // launch, for so many on each multiprocessor of the device.
@@ -42,8 +45,11 @@ module attributes {transform.with_named_sequence} {
     // The join has a program for each row and so many columns.
     %columns = transform.tune.knob<"columns"> = 0 from options = [0, 32, 64, 128, 256]
         -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%split, %columns) {axes = ["columns"]}
-        : (!transform.any_op, !transform.any_param) -> !transform.any_op
+    // Of what is not cut: as of `streamed`.
+    %held = transform.tune.knob<"held"> = 0 from options = [0, 8192, 16384, 24576, 32768, 65536]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%split, %columns, %held) {axes = ["columns", "held"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Reductions with few results and many elements, on the simulator: each is cut into chunks, also
+one that is not fused, over several axes, and over rows. Norms over an axis across arrays are held.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from neptune_mlir.frontend import notation as n
+from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from support.chips.run_kernels import Simulated
+from support.chips.scalar_ops import bf16_round
+
+
+def simulated(program):
+    raised = RaisedProgram(program.to_mlir(), program.name)
+    lowering = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-1:]))
+    return Simulated(lowering.module, target="sm_90a")
+
+
+def check(program, *shapes, dtype="f32"):
+    """Check a program's kernels on random numbers; returns the programs of each launch."""
+    run = simulated(program)
+    random = np.random.default_rng(7)
+    given = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    given = [bf16_round(x) for x in given] if dtype == "bf16" else given
+    wanted = program.reference(*(x.astype(float) for x in given))
+    found = run(*given)
+    limit = 5e-3 if dtype == "bf16" else 1e-5
+    assert np.linalg.norm(found - wanted) <= limit * np.linalg.norm(wanted)
+    return [np.prod(launch.grid) for launch in run.plan.launches]
+
+
+def standardized(x, *axes):
+    centred = x - n.mean(x, *axes)
+    return centred * n.rsqrt(n.mean(centred * centred, *axes) + 1e-5)
+
+
+def norm(shape, reduced, dtype):
+    p = n.Program("norm")
+    axes = [p.axis(name, size) for name, size in zip("bcs", shape, strict=False)]
+    x = p.input("x", *axes, dtype=dtype)[tuple(axes)] * 1.0
+    p.output(standardized(x, *(axes[k] for k in reduced)), *axes, dtype=dtype)
+    return p
+
+
+@pytest.mark.parametrize(
+    ("shape", "reduced", "programs"),
+    [((2, 4200), (1,), [4, 1, 4, 4]), ((5, 3, 900), (0, 2), [6, 1, 6, 20])],
+    ids=["rows", "channels"],
+)
+def test_reductions_that_are_not_fused_are_cut(shape, reduced, programs):
+    """A mean and what deviates from it: neither has a program for a row alone."""
+    assert check(norm(shape, reduced, "bf16"), shape, dtype="bf16") == programs
+
+
+def test_what_is_cut_is_read_as_it_lies_in_memory():
+    """Of the axes that a number is reduced over, the one with most pieces."""
+    p = n.Program("mean")
+    i, j = p.axis("i", 40), p.axis("j", 520)
+    x = p.input("x", i, j)[i, j]
+    p.output(n.mean(x * x, i, j))
+    assert check(p, (40, 520)) == [10, 1]
+
+
+def test_sums_over_rows_are_cut():
+    p = n.Program("columns")
+    i, j = p.axis("i", 1100), p.axis("j", 40)
+    p.output(n.sum(p.input("x", i, j)[i, j], i), j)
+    chunks, *joins = check(p, (1100, 40))
+    assert chunks > 16 and len(joins) == 1
+
+
+def test_a_norm_over_an_axis_across_arrays_loads_them_once():
+    p = n.Program("channels")
+    b, c, s = p.axis("b", 2), p.axis("c", 24), p.axis("s", 300)
+    x = p.input("x", b, c, s)[b, c, s]
+    p.output(x * n.rsqrt(n.mean(x * x, c) + 1e-5), b, c, s)
+    check(p, (2, 24, 300))
+    loads = [line for line in simulated(p).assigned.splitlines() if "extract_slice %arg0" in line]
+    assert len(loads) == 1

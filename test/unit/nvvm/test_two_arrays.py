@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels whose streamed arguments lie in two arrays, one of which is on its way as they begin."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from neptune_mlir import ops
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
+from neptune_mlir.targets.tuned import Choice
+from support.chips import simt
+from support.chips.run_kernels import Specialised
+
+HEAD, STREAM, LANES = 64, 64, 2
+WORD = 1 << 20  # an address that the simulator's memory does not have
+
+
+@cache
+def kernel_of(causal, resident=False, group=1):
+    program = ops.attention(head_dim=HEAD, dtype="f16", causal=causal, group=group)
+    program.in_two = {"k": 2, "v": 2}
+    return program, Specialised(program, Choice(128, STREAM, resident=resident), 2)
+
+
+class Coming:
+    """Lanes of two arrays come when a kernel has waited for them; before, they are no numbers."""
+
+    def __init__(self, kernel, arrays):
+        self.kernel, self.asked = kernel, []
+        self.arrays = arrays  # by argument
+
+    def __call__(self, word, lane):
+        self.asked.append(lane)
+        memory = self.kernel.memory
+        for number, x in self.arrays.items():
+            address, _ = self.kernel.behind[number]
+            lanes = x.reshape(-1, *x.shape[2:])[: lane + 1]
+            raw = simt.to_bytes(lanes.reshape(1, -1), "f16").reshape(-1)
+            memory.heap[address : address + len(raw)] = raw
+        assert word == WORD
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("causal, group", [(False, 1), (False, 2), (True, 1)])
+@pytest.mark.parametrize("rows, cut", [(130, 64), (128, 192)])
+def test_the_second_array_comes_late(causal, group, resident, rows, cut):
+    """The results have the bits that one array gives, and nobody reads what has not come."""
+    _, kernel = kernel_of(causal, resident, group)
+    rng = np.random.default_rng(cut)
+    q = rng.standard_normal((1, LANES * group, rows, HEAD)).astype(np.float16)
+    k, v = rng.standard_normal((2, 1, LANES, 300 if not causal else rows, HEAD)).astype(np.float16)
+    cut = min(cut, 64 if causal else cut)
+    kernel.come = None
+    want = kernel(q, k, v)
+    pairs = [(x[:, :, :cut], x[:, :, cut:]) for x in (k, v)]
+    late = [ArraysInTwo((a, np.full_like(b, np.nan)), 2, 1, WORD, 1000) for a, b in pairs]
+    kernel.come = coming = Coming(kernel, {n + 1: b for n, (_, b) in enumerate(pairs)})
+    np.testing.assert_array_equal(kernel(q, *late), want)
+    assert set(coming.asked) == set(range(LANES))
+    both = [ArraysInTwo(pair, 2) for pair in pairs]
+    kernel.come = None
+    np.testing.assert_array_equal(kernel(q, *both), want)
+
+
+def test_what_kernels_say_that_they_take():
+    _, kernel = kernel_of(False)
+    assert can_take(kernel.plan, [1, 2], 128)
+    assert not can_take(kernel.plan, [1, 2], 32)  # tiles have 64 rows
+    assert not can_take(kernel.plan, [0], 128)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Arguments in two arrays, as kernels get them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from neptune_mlir.errors import ArgumentError
+from neptune_mlir.runtime.arrays import ArrayView, contiguous
+from neptune_mlir.runtime.parameters import in_memory, in_two
+from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, ArraysInTwo, takes
+
+
+def view(address, *shape, dtype="f16"):
+    return ArrayView(address, dtype, shape, contiguous(shape), False, None, 0)
+
+
+def plan(*operands, buffers=()):
+    arguments = (Argument("tensor", "f16", (None,) * 4, "k"),)
+    return Plan("p", arguments, (), buffers, (Launch("p_0", (1,), operands),), ())
+
+
+FIRST, SECOND = view(4096, 2, 3, 128, 64), view(1 << 20, 2, 3, 40, 64)
+
+
+def test_both_are_one_argument():
+    whole = ArraysInTwo((None, None), 2, 1, 77, 900).view(FIRST, SECOND, "k")
+    assert whole.shape == (2, 3, 168, 64)
+    assert in_memory(whole, "map") == FIRST and in_memory(whole, BEHIND) == SECOND
+    assert in_memory(FIRST, BEHIND) == FIRST
+    assert whole.span() == FIRST.span()  # what is written may lie behind the first one
+    # the word; begin, what is late, time; lanes of the dimensions in front
+    assert [x.value for x in in_two(whole, 2)] == [77, 128, 128, 168, 900, 3, 1]
+    first = ArraysInTwo((None, None), 2, 0, 77, 900).view(FIRST, SECOND, "k")
+    assert [x.value for x in in_two(first, 2)][2:4] == [0, 128]
+
+
+def test_an_array_that_is_one_is_the_first():
+    assert [x.value or 0 for x in in_two(FIRST, 2)] == [0, 128, 0, 0, 0, 3, 1]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [view(1 << 20, 2, 2, 40, 64), view(1 << 20, 2, 3, 40, 64, dtype="bf16"),
+     replace(SECOND, address=4104), replace(SECOND, strides=(7684, 2562, 64, 1)),
+     replace(SECOND, device=1)],
+)  # fmt: skip
+def test_arrays_that_are_not_one(second):
+    with pytest.raises(ArgumentError, match=r"second array|differ"):
+        ArraysInTwo((None, None), 2).view(FIRST, second, "k")
+
+
+def test_what_a_plan_takes():
+    whole = ArraysInTwo((None, None), 2).view(FIRST, SECOND, "k")
+    place, told = ["argument", 0], [OPERAND, "argument", 0, 2, 64]
+    assert takes(plan(place, told), [whole]) and takes(plan(place), [FIRST])
+    assert not takes(plan(place), [whole])
+    assert not takes(plan(place, [OPERAND, "argument", 0, 2, 96]), [whole])  # tiles of 96 rows
+    assert not takes(plan(place, [OPERAND, "argument", 0, 1, 64]), [whole])
+    shaped = Buffer("f16", (2, 3, 168, 64), ["argument", 0])
+    assert not takes(plan(place, told, buffers=(shaped,)), [whole])

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls of attention that are like an earlier one: they reach the kernel by addresses alone, and
+say what a first call would say."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from neptune_mlir.driver.kernel import Kernel  # noqa: E402
+from neptune_mlir.errors import ArgumentError  # noqa: E402
+from neptune_mlir.torch import again, attention, op  # noqa: E402
+from neptune_mlir.torch.trace import trace  # noqa: E402
+
+SCALE = 0.25
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """Two kernels for the module: with a modifier, and without."""
+    before = dict(op._kernels)
+    yield
+    op._kernels.clear()
+    op._kernels.update(before)
+
+
+@pytest.fixture
+def whole(monkeypatch):
+    """The calls that went through all checks."""
+    again.forget()
+    seen = []
+    call = Kernel.__call__
+
+    def count(self, *arguments, **named):
+        seen.append(arguments)
+        return call(self, *arguments, **named)
+
+    monkeypatch.setattr(Kernel, "__call__", count)
+    return seen
+
+
+def tensors(seed=0, rows=9):
+    torch.manual_seed(seed)
+    return [torch.randn(2, 3, rows, 16) for _ in range(3)]
+
+
+def wanted(q, k, v, bias=0):
+    s = q.double() @ k.double().mT * SCALE + bias
+    return (s.softmax(-1) @ v.double()).float()
+
+
+def agree(found, expected):
+    torch.testing.assert_close(found, expected, atol=2e-6, rtol=2e-6)
+
+
+def test_other_tensors_of_the_same_shapes(whole):
+    for seed in range(3):
+        q, k, v = tensors(seed)
+        agree(attention(q, k, v, scale=SCALE), wanted(q, k, v))
+    assert len(whole) == 1
+    agree(attention(q.transpose(0, 1).contiguous().transpose(0, 1), k, v, scale=SCALE),
+          wanted(q, k, v))  # fmt: skip
+    q, k, v = tensors(3, rows=8)
+    agree(attention(q, k, v, scale=SCALE), wanted(q, k, v))
+    assert len(whole) == 3, "other strides, and another length"
+
+
+def test_one_tensor_for_all_is_no_example(whole):
+    """Its address does not say which argument it was."""
+    x, *_ = tensors()
+    for _ in range(2):
+        agree(attention(x, x, x, scale=SCALE), wanted(x, x, x))
+    q, k, v = tensors(1)
+    agree(attention(q, k, v, scale=SCALE), wanted(q, k, v))
+
+
+def test_what_a_tensor_does_not_hold_itself(whole):
+    q, k, v = tensors()
+    agree(attention(q, k, v, scale=SCALE), wanted(q, k, v))
+    negated = torch._neg_view(q)
+    agree(attention(negated, k, v, scale=SCALE), wanted(-q, k, v))
+    (kernel, *_) = op._kernels.values()
+    with pytest.raises(ArgumentError, match="negated lazily"):
+        kernel(negated, k, v)
+    columns = q.mT.contiguous().mT  # no kernel reads along rows of stride 9
+    for _ in range(2):
+        agree(attention(columns, k, v, scale=SCALE), wanted(q, k, v))
+
+
+def test_another_number_of_threads(whole, monkeypatch):
+    q, k, v = tensors()
+    attention(q, k, v, scale=SCALE)
+    monkeypatch.setenv("NEPTUNE_NUM_THREADS", "1")
+    agree(attention(q, k, v, scale=SCALE), wanted(q, k, v))
+    assert len(whole) == 2
+
+
+def test_gradients_and_traces_see_the_operation(whole):
+    q, k, v = tensors()
+    attention(q, k, v, scale=SCALE)
+    learned = q.clone().requires_grad_()
+    assert attention(learned, k, v, scale=SCALE).grad_fn is not None
+    traced = torch.fx.experimental.proxy_tensor.make_fx(
+        lambda q: attention(q, k, v, scale=SCALE)
+    )(q)  # fmt: skip
+    assert torch.ops.neptune.attention.default in {n.target for n in traced.graph.nodes}
+
+
+def test_modifiers_are_what_they_are_now(whole):
+    """A closure that has another tensor, the same one with other numbers, or another number."""
+    slopes, factor = torch.tensor([0.5, 0.25, 0.125]), 1.0
+    q, k, v = tensors()
+    i = torch.arange(9)
+
+    def sloped(s, b, h, i, j):
+        return s + slopes[h] * factor * (j - i)
+
+    def check():
+        bias = (slopes[:, None, None] * factor * (i - i[:, None])).double()
+        agree(attention(q, k, v, score_mod=sloped, scale=SCALE), wanted(q, k, v, bias))
+
+    check()
+    check()
+    assert len(whole) == 1
+    slopes = torch.tensor([0.1, 0.2, 0.3])
+    check()
+    slopes.mul_(-1)
+    check()
+    assert len(whole) == 1
+    slopes = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])[::2]
+    check()
+    factor = 2.0
+    check()
+
+
+def test_a_trace_is_kept_for_a_function():
+    table, number = torch.rand(4), 3
+
+    def helper(x):
+        return x * number
+
+    def mod(s, b, h, i, j):
+        return helper(s) + table[h]
+
+    first = trace(mod, torch.float32)
+    assert trace(mod, torch.float32).graph is first.graph
+    assert trace(mod, torch.float64).graph is not first.graph
+    table = torch.rand(4)
+    other = trace(mod, torch.float32)
+    assert other.graph is first.graph and next(iter(other.tensors.values())) is table
+    table.resize_(2)
+    assert trace(mod, torch.float32).graph is not first.graph
+    number = 4
+    assert trace(mod, torch.float32).graph is not first.graph
+
+
+def test_a_list_is_looked_into_each_time():
+    factors = [2.0]
+
+    def mod(s, b, h, i, j):
+        return s * factors[0]
+
+    first = trace(mod, torch.float32)
+    factors[0] = 3.0
+    assert trace(mod, torch.float32).graph is not first.graph
+
+
+def test_nothing_is_kept_alive():
+    import gc
+    import weakref
+
+    def make():
+        table = torch.rand(4)
+
+        def mod(s, b, h, i, j):
+            return s + table[h]
+
+        return mod, table
+
+    mod, table = make()
+    trace(mod, torch.float32)
+    gone = weakref.ref(mod), weakref.ref(table)
+    del mod, table
+    gc.collect()
+    assert [ref() for ref in gone] == [None, None]
