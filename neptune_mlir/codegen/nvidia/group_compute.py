@@ -10,7 +10,8 @@ from typing import Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Contraction, Generic, element_of
-from neptune_mlir.codegen.gpu.compute import Compute, Splat
+from neptune_mlir.codegen.gpu.compute import Compute
+from neptune_mlir.codegen.gpu.tile_forms import Splat
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.targets import warp_groups
