@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -11,6 +12,12 @@ from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import PRODUCT
+from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from neptune_mlir.transforms.schedule.tile_room import BYTES
+
+BUSY = 4  # programs of a warp that keep a multiprocessor busy with loads
+LOADED = 2 << 10  # bytes of a row that a program loads at once
 
 
 def looped_axis(op: Any, nests: Sequence[FusedNest], roomy: bool) -> int | None:
@@ -73,6 +80,21 @@ def is_by_vector(nests: Sequence[FusedNest], axis: int | None) -> bool:
         if all(own) or nest.reduced_axes != (axis,):
             return False
     return bool(found)
+
+
+def by_vector(
+    sizes: dict[int, int], domain: Sequence[int], nests: Sequence[FusedNest],
+    parallel: Sequence[int],
+) -> int:  # fmt: skip
+    """Notes the rows of a tile of a matrix that a vector is multiplied with: two share what they
+    load of the vector, where there are enough for many programs on each multiprocessor. How many
+    points it has of the sum."""
+    extents = [domain[a] for a in parallel if domain[a] != 1]
+    if extents and DYNAMIC not in extents and prod(extents) >= 2 * BUSY * MULTIPROCESSORS:
+        row = [a for a in parallel if domain[a] != 1][-1]
+        sizes[row] = 2 if domain[row] % 2 == 0 else 1
+    widest = max(BYTES.get(f.dtype, 4) for _, *both in contractions(nests) for f in both)
+    return LOADED // widest
 
 
 def is_alone(nests: Sequence[FusedNest], axis: int | None) -> bool:

@@ -75,6 +75,7 @@ from neptune_mlir.transforms.schedule.map_tiles import (
 )
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
 from neptune_mlir.transforms.schedule.product_axes import (
+    by_vector,
     free_axes,
     is_alone,
     is_by_vector,
@@ -319,6 +320,8 @@ def _row_sizes(
     if is_map and (crossed := crossed_axes(nests, parallel)):
         sizes.update(dict.fromkeys(crossed, SQUARE))
         return stream, most
+    if _chip_of(op) and not (rows or stream) and is_by_vector(nests, axis):
+        return by_vector(sizes, list(op.domain), nests, parallel), most
     if found := _long_rows(op, nests, reduced, wishes):
         along, rows, sizes[along] = found
         stream, most = sizes[along], power_of(rows * sizes[along])

@@ -11,6 +11,8 @@ import pytest
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation
+from neptune_mlir.runtime.arrays import storage_dtype
+from neptune_mlir.transforms.schedule import product_axes
 from support.chips.run_kernels import Simulated
 
 
@@ -73,3 +75,23 @@ def test_axes_of_one_point_are_no_rows():
     assert np.prod(kernel.plan.launches[0].grid) <= 26
     x, y = np.arange(200, dtype=np.float32), np.arange(300, dtype=np.float32)
     assert np.array_equal(kernel(x, y)[0, :, :, 0], x[:, None] + y)
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [("f32", 16), ("bf16", 16), ("f32", 15)])
+def test_rows_by_a_vector_share_it(dtype, rows, monkeypatch):
+    """No tile of a matrix instruction: a row, or two of them, and the vector."""
+    monkeypatch.setattr(product_axes, "MULTIPROCESSORS", 1)
+    p = notation.Program("by_vector")
+    i, k = p.axis("i", rows), p.axis("k", 2500)
+    x, v = p.input("x", i, k, dtype=dtype), p.input("v", k, dtype=dtype)
+    p.output(notation.sum(x[i, k] * v[k], k) * 2.0, i, dtype="f32")
+    module, _ = compiler.lower_text(p.to_mlir(), "test", "sm_90a", None, "tile", "")
+    kernel = Simulated(module, target="sm_90a")
+    programs = kernel.plan.launches[0].grid
+    assert programs[-1] == (8 if rows == 16 else 15)  # of each chunk
+    rng = np.random.default_rng(5)
+    x, v = rng.standard_normal((rows, 2500)), rng.standard_normal(2500)
+    x, v = (a.astype(storage_dtype(dtype)) for a in (x, v))
+    exact = [a.astype(np.float64) for a in (x, v)]
+    found = kernel(x, v)
+    assert np.abs(found - 2 * exact[0] @ exact[1]).max() < 1e-3
