@@ -38,10 +38,16 @@ class FusedNest:
     identity: T.Number | None = None
     init: str | None = None  # key of the value that an accumulate continues
     in_body: bool = False  # of a stream
+    spreads: bool = False  # an accumulate of all programs: its result has the streamed axis
 
     @property
     def reduced_axes(self) -> tuple[int, ...]:
         return tuple(a for a in self.loops if a not in self.result_axes)
+
+    @property
+    def own_axes(self) -> tuple[int, ...]:
+        """The axes that a program reduces: of a sum that programs share it has a tile's part."""
+        return () if self.spreads else self.reduced_axes
 
     @property
     def used_axes(self) -> frozenset[int]:
@@ -99,6 +105,9 @@ def read_nest(op: Any, values: nests.Values, *, in_body: bool = False) -> FusedN
         nest.combiner = op.combiner.value
         nest.identity = T.const(op.identity.value, nest.dtype).value
         nest.init = values.key(op.init) if isinstance(op, N.AccumulateOp) else None
+        around = op.operation.parent.opview
+        if nest.init is not None and isinstance(around, N.StreamOp):
+            nest.spreads = around.axis.value in nest.result_axes
     return nest
 
 

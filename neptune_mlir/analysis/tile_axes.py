@@ -80,7 +80,7 @@ def _fits(extent: Extent, size: int) -> bool:
 def axes_of(op: Any, found: Iterable[FusedNest], stream: int | None) -> list[TileAxis]:
     """The axes of an op that has tile sizes, with the roles that they play for its nests."""
     tiles = tiles_of(op)
-    reduced = {a for n in found for a in n.reduced_axes}
+    reduced = {a for n in found for a in n.own_axes}
     names = [a.value for a in op.axis_names] if hasattr(op, "axis_names") else None
     axes: list[TileAxis] = []
     for k, (extent, tile) in enumerate(zip(extents_of(op), tiles, strict=True)):

@@ -11,7 +11,7 @@ from typing import Any
 
 from neptune_mlir.algebra.combiners import IDENTITIES
 from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
-from neptune_mlir.dialects.op_names import PAGED, START
+from neptune_mlir.dialects.op_names import ADD_SLICE, PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 
@@ -363,11 +363,46 @@ def is_view(value: Any, forall: Any) -> bool:
     op = value.owner.operation
     if op.name == "tensor.extract_slice":
         return is_view(op.operands[0], forall)
-    if op.name == "tensor.insert_slice":
+    if op.name in ("tensor.insert_slice", ADD_SLICE):
         return is_view(op.operands[1], forall)
     if op.name == "scf.for":
         return is_view(op.operands[3 + list(op.results).index(value)], forall)
+    if op.name == "scf.if" and is_tensor(value):
+        return is_view(_yielded(op, value), forall)
     return False
+
+
+def view_source(value: Any) -> Any:
+    """What a view (`is_view`) is the same memory as: the strip that an op gives back with more in
+    it, or that a loop or a branch does; the value itself, where there is none."""
+    op = owner(value)
+    if op is None:
+        parent = value.owner.owner.operation
+        return parent.operands[2 + value.arg_number] if parent.name == "scf.for" else value
+    if op.name in ("tensor.insert_slice", ADD_SLICE):
+        return op.operands[1]
+    if op.name == "scf.for":
+        return op.operands[3 + list(op.results).index(value)]
+    return _yielded(op, value) if op.name == "scf.if" else value
+
+
+def strip_slice(view: Any) -> Any:
+    """The slice of a result that a strip is."""
+    while (op := owner(view)) is None or op.name != "tensor.extract_slice":
+        view = view_source(view)
+    return op
+
+
+def _yielded(branch: Any, result: Any) -> Any:
+    """What the first side of a branch gives as a result."""
+    *_, end = branch.regions[0].blocks[0].operations
+    return end.operation.operands[list(branch.results).index(result)]
+
+
+def is_added(value: Any) -> bool:
+    """Whether a tile goes to a result that programs add to, and nowhere else."""
+    users = [use.owner.operation.name for use in value.uses]
+    return bool(users) and set(users) == {ADD_SLICE}
 
 
 def is_tile(value: Any, forall: Any) -> bool:

@@ -150,13 +150,19 @@ PROOF = Attribute(
     "proof", TEXT, "neptune.stream",
     "how the corrections were proved",
     writers=("transforms.fusion.rolling_update",),
-    readers=("driver.explain",),
+    readers=("driver.explain", "transforms.schedule.join_streams"),
 )  # fmt: skip
 DERIVATION = Attribute(
     "derivation", TEXTS, "neptune.stream",
     "the corrections and why they are right, for `explain`",
-    writers=("transforms.fusion.rolling_update", "transforms.schedule.split_streams"),
-    readers=("driver.explain", "driver.page.proofs", "transforms.schedule.split_streams"),
+    writers=(
+        "transforms.fusion.rolling_update", "transforms.schedule.join_streams",
+        "transforms.schedule.split_streams",
+    ),
+    readers=(
+        "driver.explain", "driver.page.proofs", "transforms.schedule.join_streams",
+        "transforms.schedule.split_streams",
+    ),
 )  # fmt: skip
 INNER = Attribute(
     "inner", TEXTS, "neptune.stream",
@@ -169,9 +175,13 @@ INNER = Attribute(
 RUNNING = Attribute(
     "running", TEXTS, "neptune.stream",
     "what the derivation calls each running value",
-    writers=("transforms.fusion.rolling_update", "transforms.schedule.split_streams"),
+    writers=(
+        "transforms.fusion.rolling_update", "transforms.schedule.join_streams",
+        "transforms.schedule.split_streams",
+    ),
     readers=(
-        "driver.page.proofs", "driver.page.provenance", "transforms.schedule.split_streams",
+        "driver.page.proofs", "driver.page.provenance", "transforms.schedule.join_streams",
+        "transforms.schedule.split_streams",
     ),
 )  # fmt: skip
 TILE = Attribute(
@@ -245,6 +255,12 @@ CUT_ROWS = Attribute(
     "an axis, and the argument whose elements say where tiles of it begin",
     writers=("transforms.schedule.cut_rows",),
     readers=("transforms.tiling.lower_to_tiles",),
+)  # fmt: skip
+IN_ORDER = Attribute(
+    "in_order", NUMBER, "scf.forall",
+    "programs along the dimensions of the grid from this one on add to the same results",
+    writers=("transforms.tiling.lower_to_tiles",),
+    readers=("transforms.cpu.outline_kernels",),
 )  # fmt: skip
 MERGED_ROWS = Attribute(
     "merged_rows", NUMBER, "func.func",

@@ -9,6 +9,7 @@ from neptune_mlir.dialects import (  # noqa: F401  (their ops belong to the dial
     aref,
     matmul,
     paged,
+    sums,
     warps,
 )
 from neptune_mlir.dialects.neptune import Neptune

@@ -24,6 +24,9 @@ PRODUCE = "neptune.produce"
 # tensors that tile programs see otherwise than they lie
 PAGED = "neptune.paged"
 
+# results that programs add to
+ADD_SLICE = "neptune.add_slice"
+
 # asynchronous references
 CREATE = "neptune.aref_create"
 PRODUCER = "neptune.producer"

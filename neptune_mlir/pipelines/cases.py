@@ -277,6 +277,8 @@ def least_rows(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ..
     found = streams(module)
     if not limits or len(found) != 1 or not TILE.on(found[0].operation):
         return ()
+    if any(nest.spreads for nest in nests_of(found[0], Values())):
+        return ()  # two streams, joined: one of them has other rows
     place = _rows_place(found[0]) if streams_products(found[0]) else None
     if place is None:
         return ()

@@ -15,6 +15,7 @@ from neptune_mlir.pipelines import common, runner
 from neptune_mlir.pipelines.gpu import Begun, run
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
+from neptune_mlir.runtime import workers
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument, Constant, Plan
 from neptune_mlir.targets.cpu import NEAR_BYTES, CpuTarget, host
@@ -32,7 +33,10 @@ SHORT_STREAMS = {"streamed": ((HELD_ROW, f"most:{HELD_ROW}"), (8, "stream:1"))}
 
 
 def ways(target: str) -> tuple[Way, ...]:
-    return (Way(KNOBS, rows=FEW_ROWS, lengths=SHORT_STREAMS),)
+    # streams are one where groups of programs that run one after the other keep all threads busy
+    joined = f"joined:{workers.count()}"
+    knobs = {**KNOBS, "streamed": ";".join(filter(None, [KNOBS.get("streamed", ""), joined]))}
+    return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS),)
 
 _BUFFERIZE = Step(
     "one-shot-bufferize",
@@ -67,6 +71,7 @@ FROM_TILES = (
     Step("tensor-to-generic", {"only": "tensor.extract_slice"}),
     Step("sink-reads"),
     Step("turn-tiles"),
+    Step("add-in-order"),
     Step("fuse-tiles"),
     Step("place-tiles"),
     Step("canonicalize"),

@@ -137,7 +137,7 @@ TARGETS: dict[str, NvidiaTarget] = {
         _chip("sm_80", 163, 164, 2048),
         _chip("sm_86", 99, 100, 1536),
         _chip("sm_89", 99, 100, 1536),
-        _chip("sm_90a", 227, 228, 2048, _TMA, warp_groups=True),
+        _chip("sm_90a", 227, 228, 2048, _TMA, "+ptx81", warp_groups=True),
         _chip("sm_100a", 227, 228, 2048, _TMA, "+ptx86"),
     )
 }

@@ -24,6 +24,7 @@ SECTOR = 16  # elements of 16 bits that memory gives at once
 TILE_BYTES = 208 << 10  # shared memory for the tiles of a block; results and barriers have the rest
 SHARED_BYTES = 227 << 10  # that a block can have
 RESERVED_BYTES = 2048  # shared memory for barriers and the queue of programs
+GROUP_WARPS = 4
 STAGED_ROWS, STAGED_COLUMNS = 16, 64  # of results, a warp stages so many at once
 STAGED = STAGED_ROWS * ROW  # bytes of shared memory that staging takes a warp
 

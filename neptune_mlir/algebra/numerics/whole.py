@@ -140,8 +140,8 @@ def _added_in_order(
     value = np.roll(value, -(value.shape[-1] * start // PARTS), axis=-1) if start else value
     value = value[..., ::-1] if back else value
     if order == HALVES and value.shape[-1] > 1:
-        halves = [_one_by_one(value[..., k::2], domain.digits) for k in (0, 1)]
-        total = sum(halves)
+        even, odd = (_one_by_one(value[..., k::2], domain.digits) for k in (0, 1))
+        total = even + odd
         total = with_digits(total, domain.digits) if domain.digits else total
         return overflown(np.expand_dims(total, places), domain)
     if block > 1:
@@ -317,7 +317,7 @@ class _Trial:
         longer, many = LONGER if plan[1] > 1 else 1.0, [case.arguments for case in cases]
         fused = _Run(*self._steps, np.float32, plan, 0, longer)
         programs = self._programs(fused)
-        three = [run.batch(many) for run in (fused, programs.unfused, programs.exact)]
+        three = [run.batch(many) for run in (fused, self._ways[longer][0], self._exact)]
         self.rows = max(1, min(r[0].size // (r.shape[-1] if r.ndim > 2 else 1) for r in three[2]))
         asked = stacked(many), programs.arguments, three, programs.results
         for case in itertools.compress(cases, ~right_at_once(*asked, MARGIN)):

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.scalars import Scalars
 
 
+_ADD_FLOATS, _RELAXED = 11, 2  # of LLVM's atomic operations and orders
+
+
 @dataclass(frozen=True)
 class Operand:
     """A factor of a matrix product: `which` is "a" or "b"; dimension `free` of its tile runs
@@ -48,6 +51,7 @@ class Chip:
     packs = False  # whether a fragment is one vector
     brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
+    adds = 1  # neighbouring floats in memory that are added to at once
     guards = False  # whether single accesses have conditions (`load_guarded`)
 
     def __init__(self, target: GpuTarget):
@@ -119,6 +123,18 @@ class Chip:
     def see_what_is_over(self) -> None:
         """Read nothing from near caches that a kernel wrote which has ended."""
         raise NotImplementedError
+
+    def add_in_memory(self, values: Sequence[Any], pointer: Any) -> None:
+        """Add floats, `adds` at most, to those in global memory, while others may do the same."""
+        (value,) = values
+        i64 = ir.IntegerType.get_signless(64)
+        ir.Operation.create(
+            "llvm.atomicrmw", results=[value.type], operands=[pointer, value],
+            attributes={
+                "bin_op": ir.IntegerAttr.get(i64, _ADD_FLOATS),
+                "ordering": ir.IntegerAttr.get(i64, _RELAXED),
+            },
+        )  # fmt: skip
 
     # ---- scalars
 

@@ -34,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     slice_parts,
     tuned,
+    view_source,
 )
 from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.chip import Chip
@@ -44,6 +45,7 @@ from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
+from neptune_mlir.codegen.gpu.sums import add_slice
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, Splat, Tile
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
@@ -58,7 +60,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
     WARPS,
 )
-from neptune_mlir.dialects.op_names import JOIN, PAGED
+from neptune_mlir.dialects.op_names import ADD_SLICE, JOIN, PAGED
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets.resources import blocks_beside
@@ -296,7 +298,7 @@ class KernelWriter:
         tensor, *position = op.operands
         if tensor in self.tiles and not position:
             tile = self.tile(tensor)
-            layout = tile.layout if isinstance(tile, Held) else self._any_layout(())
+            layout = tile.layout if isinstance(tile, Held) else self.any_layout(())
             return self.compute.registers(tile, layout)[0]
         if tensor not in self.arrays:
             raise LoweringError(
@@ -468,15 +470,16 @@ class KernelWriter:
         multiple = row_multiple(whole, view.offsets, view.dims, [sizes[d] for d in dims])
         window = Window(None, view.offsets, view.dims, shape, valid, multiple)
         tile = self.tile(source)
-        layout = tile.layout if isinstance(tile, Held) else self._any_layout(shape)
-        self._write(op, view.array, window, layout, self.compute.registers(tile, layout))
+        layout = tile.layout if isinstance(tile, Held) else self.any_layout(shape)
+        self.write_tile(op, view.array, window, layout, self.compute.registers(tile, layout))
 
-    def _write(
+    def write_tile(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
-        self.memory.store_global(array, window, layout, values)
+        write = self.memory.add_global if op.name == ADD_SLICE else self.memory.store_global
+        write(array, window, layout, values)
 
-    def _any_layout(self, shape: Sequence[int]) -> Layout:
+    def any_layout(self, shape: Sequence[int]) -> Layout:
         return blocked(shape, self.threads.lanes, self.threads.warps)
 
     # ---- loops
@@ -545,6 +548,8 @@ class KernelWriter:
         layouts: list[Layout | ResultView | None] = []
         for text, value, start in zip(LAYOUTS.of(op), op.results, starts, strict=True):
             if is_view(value, self.forall):
+                while start not in self.views:
+                    start = view_source(start)
                 layouts.append(self.views[start])
             else:
                 layouts.append(L.parse(text, shape_of(value)) if text else None)
@@ -586,4 +591,5 @@ EMITTERS: dict[str, Emitter] = {
     PAGED: lambda _writer, _op: None,  # its slices are loads
     "scf.forall.in_parallel": KernelWriter.in_parallel,
     "tensor.insert_slice": KernelWriter._insert,
+    ADD_SLICE: lambda writer, op: add_slice(writer, op),
 }

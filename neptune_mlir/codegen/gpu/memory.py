@@ -448,6 +448,24 @@ class Memory:
                     pointer = self.address(array, window, positions[start])
                     self.store_element(value, pointer, vector * element_bytes(array.dtype))
 
+    def add_global(
+        self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
+    ) -> None:
+        """Add what exists of a tile that the threads hold to what is there, while others do."""
+        layout, order = _neighbours_first(layout)
+        values = [values[k] for k in order]
+        positions = self.threads.positions(layout)
+        vector = min(self.s.chip.adds, self._vector(array, window, layout))
+        limits = limits_of(window, layout)
+        groups: dict[Any, list[int]] = {}
+        for start in range(0, len(positions), vector):
+            groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
+        for condition, starts in groups.items():
+            with _if(self.s, condition):
+                for start in starts:
+                    pointer = self.address(array, window, positions[start])
+                    self.s.chip.add_in_memory(values[start : start + vector], pointer)
+
     def narrow(self, values: Sequence[Any]) -> Any:
         """A vector of the values; a pair that was just rounded is rounded as a pair."""
         wide = [self.s.parts(v, "arith.truncf") for v in values]

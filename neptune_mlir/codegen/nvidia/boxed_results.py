@@ -22,11 +22,13 @@ from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
-from neptune_mlir.transforms.hopper.tile_ends import ends_with_tensor
+from neptune_mlir.transforms.hopper.specialize_warps import ROWS
+from neptune_mlir.transforms.hopper.tile_ends import ends_with_tensor, strip_is_whole
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
+F32_PANEL = warp_groups.ROW // 4  # columns of f32 in a row of a panel
 MOST_PARTS = 2  # of a tile: in more of them, rows are faster
 
 
@@ -98,6 +100,54 @@ class BoxedResults:
             for copy in kernel.boxes.copies(tile, kind, together):
                 source = kernel.address(s.add(place, copy.behind))
                 hopper.store_box(copy.tensor_map, copy.where, source)
+        self.used = True
+
+    # ---- sums that programs share
+
+    def may_add(self, op: Any, array: Array, window: Window, layout: Layout) -> bool:
+        """Whether boxes describe what an `add_slice` adds: 16 rows a warp of f32, panels of its
+        group's columns for which there is room, of a tile that ends where the result does."""
+        kernel, kind = self.kernel, self._kind(array)
+        if array.dtype != "f32" or len(layout.shape) != 2 or kind.rank > MOST_AXES:
+            return False
+        rows, columns = layout.shape
+        grid = L.WarpGrid(rows // warp_groups.STAGED_ROWS, kernel.groups, layout.warps)
+        own, rest = divmod(columns, kernel.groups * F32_PANEL)
+        return (
+            rows == ROWS
+            and not rest
+            and own <= self.room
+            and window.dims == (kind.rank - 2, kind.rank - 1)
+            and layout == L.accumulator(layout.shape, 0, 1, grid, kernel.target.matrix[0])
+            and strip_is_whole(op.operands[1], kernel.forall)
+        )
+
+    def add(self, array: Array, window: Window, layout: Layout, values: Sequence[Any]) -> None:
+        """Start adding a tile in memory that it `may_add`."""
+        s, kernel, memory = self.s, self.kernel, self.kernel.memory
+        memory.needs(array, L.CHUNK)
+        threads = staged_rows.recomputed(memory.threads)
+        warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
+        place = s.add(s.mul(warp, warp_groups.STAGED * self.room), self.staged)
+        down, inner = window.dims
+        own = layout.shape[1] // kernel.groups
+        hopper.await_boxes()
+        hopper.converge()
+        staged_rows.stage_sums(memory, threads, layout, values, place, own)
+        hopper.publish_tile()
+        hopper.converge()
+        corner = list(window.offsets)
+        row, group = s.mod(warp, warp_groups.GROUP_WARPS), s.div(warp, warp_groups.GROUP_WARPS)
+        corner[down] = s.add(corner[down], s.mul(row, warp_groups.STAGED_ROWS))
+        first = s.add(corner[inner], s.mul(group, own))
+        for k in range(own // F32_PANEL):
+            corner[inner] = s.add(first, k * F32_PANEL)
+            tile = BoxTile(
+                array.number, corner, window.dims, warp_groups.STAGED_ROWS, F32_PANEL, F32_PANEL
+            )
+            for copy in kernel.boxes.copies(tile, self._kind(array), False):
+                source = kernel.address(s.add(place, k * warp_groups.STAGED))
+                hopper.add_box(copy.tensor_map, copy.where, source)
         self.used = True
 
     def finish(self) -> None:

@@ -101,14 +101,20 @@ class SharedPlaces:
         start = owner(wait.operands[0])
         if start is None:
             return None
-        found = (self.places.get(owner(v)) for v in start.operands if owner(v) is not None)
+        found = map(self._place_of, start.operands)
         return next((place for place in found if place is not None), None)
+
+    def _place_of(self, value: Any) -> int | None:
+        """Where a tile lies that groups make together, also one that a loop carries."""
+        made = owner(value)
+        if made is not None and made in self.places:
+            return self.places[made]
+        return getattr(self.kernel.tiles.get(value), "place", None)
 
     def started(self, start: Any) -> None:
         for value in start.operands:
-            made = owner(value)
-            if made is not None and made in self.places:
-                self.state[self.places[made]] = UNDER_WAY
+            if (place := self._place_of(value)) is not None:
+                self.state[place] = UNDER_WAY
 
     def waited(self, wait: Any) -> None:
         place = self._read_by_wait(wait)
@@ -135,8 +141,17 @@ class SharedPlaces:
             memory.store_element(pair, memory.shared_pointer(offset), 4)
         hopper.publish_tile()
         memory.barrier()
+        return self._panel(place, layout, dtype)
+
+    def carried(self, value: Any, layout: L.Shared) -> PanelTile:
+        """A tile that a loop carries: it lies where each iteration makes it, the only such tile."""
+        place, *others = {self.places[op] for op in self.places if op.name == "linalg.copy"}
+        assert not others, "tiles that loops carry in several places"
+        return self._panel(place, layout, element_of(value))
+
+    def _panel(self, place: int, layout: L.Shared, dtype: str) -> PanelTile:
         address = self.kernel.address(place)
-        return PanelTile(address, layout.rows, layout.columns, dtype, layout.columns)
+        return PanelTile(address, layout.rows, layout.columns, dtype, layout.columns, place)
 
     @contextmanager
     def joining(self) -> Iterator[int]:

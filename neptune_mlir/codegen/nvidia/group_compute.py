@@ -53,7 +53,10 @@ class GroupProducts:
         b_address = b_tile.address
         if across > 1:
             # columns of a panel are rows of memory, unless these run along n
-            own = n // b_tile.width * b_tile.panel_bytes if turned[1] else n * b_tile.row_bytes
+            panel, within = divmod(n, b_tile.width)
+            own = n * b_tile.row_bytes
+            if turned[1]:
+                own = panel * b_tile.panel_bytes + within * b_tile.size
             b_address = self._own(b_address, own)
         b, b_steps = self._in_panels(b_tile, b_address, k, turned[1])
         a: Any

@@ -238,6 +238,18 @@ def store_box(tensor_map: Any, coordinates: Sequence[Any], source: Any) -> None:
     )  # fmt: skip
 
 
+def add_box(tensor_map: Any, coordinates: Sequence[Any], source: Any) -> None:
+    """As `store_box`, but what is there is added to, in memory."""
+    rank = len(coordinates)
+    where = ", ".join(f"${2 + k}" for k in range(rank))
+    asm(
+        f"{{\n.reg .pred p;\nelect.sync _|p, -1;\n"
+        f"@p cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.add.tile.bulk_group "
+        f"[$0, {{{where}}}], [$1];\n}}\ncp.async.bulk.commit_group;",
+        ",".join(["l", "r"] + ["r"] * rank), [tensor_map, source, *coordinates],
+    )  # fmt: skip
+
+
 def await_boxes() -> None:
     """Wait until all boxes that this warp started to write have been read from shared memory."""
     asm("cp.async.bulk.wait_group.read 0;", "")

@@ -74,6 +74,16 @@ class Nvidia(Chip):
             "r,r,l,r", [s.value(thread, s.i32), row, pointer, count],
         )  # fmt: skip
 
+    @property
+    def adds(self) -> int:  # type: ignore[override]
+        return 2 if self.brings_rows else 1  # from sm_90 on
+
+    def add_in_memory(self, values: Sequence[Any], pointer: Any) -> None:
+        if len(values) == 1:
+            super().add_in_memory(values, pointer)
+        else:
+            asm("red.global.add.v2.f32 [$0], {$1, $2};", "l,f,f", [pointer, *values])
+
     def load_guarded(self, s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:
         return guarded.load(s, access, size, vector)
 

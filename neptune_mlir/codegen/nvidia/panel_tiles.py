@@ -28,6 +28,7 @@ class PanelTile:
     columns: int
     dtype: str
     width: int  # columns of a panel
+    place: int | None = None  # of a tile that groups make (`SharedPlaces`): its offset
 
     @property
     def row_bytes(self) -> int:

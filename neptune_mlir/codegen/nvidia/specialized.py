@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.analysis.layouts import Layout, iteration_of, layout_of
+from neptune_mlir.analysis.layouts import Layout, Shared, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
     chooses_scalars,
@@ -24,7 +24,7 @@ from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
-from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
+from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter, ResultView
 from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending
@@ -50,6 +50,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
 )
 from neptune_mlir.dialects.op_names import (
+    ADD_SLICE,
     AWAIT_TURN,
     FENCE,
     GET,
@@ -184,17 +185,30 @@ class SpecializedWriter(KernelWriter):
         """A value that is the same in a warp, where the compiler can see it."""
         return hopper.from_lane(word, self.s.constant(0, self.s.i32))
 
+    def bind(
+        self, values: Any, layouts: Sequence[Layout | ResultView | None], scalars: list[Any]
+    ) -> None:
+        for value, layout in zip(values, layouts, strict=True):
+            if isinstance(layout, Shared):
+                self.tiles[value] = self.exchange.carried(value, layout)
+            else:
+                super().bind([value], [layout], scalars)
+
     # ---- results
 
-    def _write(
+    def write_tile(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
+        if op.name == ADD_SLICE and self.boxed is not None:
+            if self.boxed.may_add(op, array, window, layout):
+                self.boxed.add(array, window, layout, values)
+                return
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
             threads = self.memory.threads
             if self.resident and len(layout.shape) > 1:
                 self.memory.threads = staged_rows.recomputed(threads)
-            super()._write(op, array, window, layout, values)
+            super().write_tile(op, array, window, layout, values)
             self.memory.threads = threads
         elif self.boxed is not None and self.boxed.fits(op, array, window):
             self.boxed.store(array, window, layout, values)
@@ -435,7 +449,7 @@ class SpecializedWriter(KernelWriter):
         kinds = [
             kind for value, layout in zip(op.results, layouts, strict=True)
             for kind in (self.compute.carried_types(element_type(value), layout)
-                         if isinstance(layout, Layout) else [value.type])
+                         if isinstance(layout, Layout) else [value.type] if layout is None else [])
         ]  # fmt: skip
         known = self.s.constant_of(condition)
         if known is not None:  # one side alone

@@ -84,6 +84,26 @@ def stage(
         memory.store_element(memory.narrow(values[r : r + 2]), memory.shared_pointer(where), 4)
 
 
+def stage_sums(
+    memory: Memory, threads: Threads, layout: Layout, values: Sequence[Any], base: Any, own: int
+) -> None:  # fmt: skip
+    """Write the rows of an accumulator of which each group has `own` columns to shared memory, as
+    f32: panels of 32 columns from offset `base` of this warp on, 16-byte chunks swizzled by the
+    row."""
+    s = memory.s
+    quad, lane = s.div(threads.lane, 4), s.mod(threads.lane, 4)
+    write = s.add(s.add(s.mul(quad, ROW), s.mul(s.mod(lane, 2), 8)), base)
+    chunk = s.xor(s.mul(quad, L.CHUNK), s.mul(s.div(lane, 2), L.CHUNK))
+    offsets = layout.offsets(layout.reg)
+    for r in range(0, len(values), 2):
+        down, along = (int(x) for x in offsets[r])
+        panel, within = divmod(along % own, ROW // 4)
+        place = s.xor(chunk, within // 4 * L.CHUNK)
+        where = s.add(s.add(write, place), panel * STAGED + down * ROW)
+        pair = memory.pack(values[r : r + 2])
+        memory.store_element(pair, memory.shared_pointer(where), 8)
+
+
 class _Rows:
     """Moves staged panels to memory: each lane 16 bytes of 4 rows, 4 apart."""
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Programs over several devices: the local program, what travels, and the join."""
 
-from neptune_mlir.frontend.shard.split import ShardSplit, split, split_vjp
+from neptune_mlir.frontend.shard.split import ShardSplit, apart, split, split_vjp
 
-__all__ = ["ShardSplit", "split", "split_vjp"]
+__all__ = ["ShardSplit", "apart", "split", "split_vjp"]

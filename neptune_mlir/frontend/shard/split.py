@@ -174,6 +174,37 @@ def split_vjp(program: Program, axes: Sequence[str]) -> tuple[ShardSplit, ShardS
     return split(forward, axes, meaning=grad(program)), split(backward, axes)
 
 
+def apart(made: ShardSplit) -> list[ShardSplit]:
+    """A split program as one for the results over each axis, whose data travel there: so all parts
+    stay where they are made."""
+    if len(made.partials) < 2 or made.here:
+        return [made]
+    found = []
+    for over, outputs in made.results.items():
+        program = _only(made.program, {o.name for o in outputs}, over)
+        found.append(split(program, [*(a for a in made.axes if a != over), over]))
+    return found
+
+
+def _only(program: Program, names: set[str], over: str) -> Program:
+    """A program with some of its results, and the inputs that these need."""
+    made = program.copy(f"{program.name}_{over}")
+    made.outputs = [o for o in program.outputs if o.name in names]
+    made.steps = needed_of(made.steps, made.outputs)
+    terms = [*(s.body for s in made.steps), *(o.term for o in made.outputs)]
+    leaves = {n.attr for t in terms for n in T.walk(t) if n.op in ("read", "sym")}
+    used = {a for s in made.steps for a in (*s.kept, *s.removed)}
+    used |= {a for o in made.outputs for a in o.axes}
+    for name in list(made.inputs):
+        argument = made.inputs.pop(name)
+        axes = [made.axis_list[a] for a in used]
+        known = all(a.static is not None or a.made_of is not None or made.dimension_of(a)
+                    for a in axes)  # fmt: skip
+        if name in leaves or not known:
+            made.inputs[name] = argument
+    return made
+
+
 def _check_rounds(program: Program, sharded: dict[int, str]) -> None:
     """Refuses reductions over sharded axes that need each other's totals on the way."""
     behind: dict[str, int] = {}  # reductions that a total over a sharded axis goes into

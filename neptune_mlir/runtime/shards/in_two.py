@@ -56,6 +56,7 @@ class ArraysInTwo:
         return replace(first, shape=tuple(one), behind=behind)
 
 
+
 def takes(plan: Plan, views: Sequence[ArrayView | None]) -> bool:
     """Whether the kernels of a plan can take those of its arguments that lie in two arrays."""
     for number, view in enumerate(views):

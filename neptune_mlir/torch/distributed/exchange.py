@@ -172,6 +172,8 @@ class CopyExchange:
 
         memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
+            for owner in range(self.size):
+                memory.forget(owner)
             for step in range(1, self.size):
                 reader, owner = (self.rank + step) % self.size, (self.rank - step) % self.size
                 there = list(_views(slot(reader, self.rank), shapes(self.rank)))
@@ -183,7 +185,6 @@ class CopyExchange:
                 for x in given:
                     x.record_stream(memory.side)
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
-                memory.forget(owner)
                 if offer.counted:
                     _send_lanes(memory, reader, both, offer.dims)
                     continue
@@ -370,7 +371,7 @@ class _Shared:
         """Set the word of the turn before to 0 again, in front of all that this process tells the
         others in this turn: it is written in the next one, by who has read that. (In each call
         since one counted: which call is the one before, a graph does not know.)"""
-        if not self._counts:
+        if not self._counts or source == self.rank:
             return
         place = (_COUNTS + 1 - self._turn) * self.size + source
         pad = self._handle.get_signal_pad(self.rank)

@@ -15,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from neptune_mlir.errors import UsageError
 from neptune_mlir.frontend.gradient import as_program
 from neptune_mlir.frontend.program import Program
-from neptune_mlir.frontend.shard import ShardSplit, split, split_vjp
+from neptune_mlir.frontend.shard import ShardSplit, apart, split, split_vjp
 from neptune_mlir.frontend.shard.positions import axis_numbers
 from neptune_mlir.runtime.shards import ShardLayout
 from neptune_mlir.torch.distributed.kernels import ShardKernels
@@ -45,10 +45,11 @@ class ShardedFunction:
         return self._run(split(self.program, self.axes))
 
     @cached_property
-    def passes(self) -> tuple[ShardedKernel, ShardedKernel]:
-        """Forward, whose results behind the program's are saved, and backward."""
+    def passes(self) -> tuple[ShardedKernel, list[ShardedKernel]]:
+        """Forward, whose results behind the program's are saved, and backward: one for the
+        gradients that are summed over each axis."""
         forward, backward = split_vjp(self.program, self.axes)
-        return self._run(forward), self._run(backward)
+        return self._run(forward), [self._run(part) for part in apart(backward)]
 
     @property
     def results(self) -> int:
@@ -67,9 +68,11 @@ class _Differentiated(torch.autograd.Function):
     def forward(ctx: Any, function: ShardedFunction, layouts: Any, *arguments: Any) -> Any:
         forward, backward = function.passes
         found = forward(*arguments, layouts=layouts)
-        wanted = {a.name for a in backward.plan.arguments}  # of the results as well
+        wanted = {a.name for part in backward for a in part.plan.arguments}
+        # of the results as well
         saved = [x for name, x in zip(forward.plan.results, found, strict=True) if name in wanted]
         ctx.function, ctx.layouts = function, layouts
+        ctx.names = [n for n in forward.plan.results if n in wanted]
         ctx.others = {k: x for k, x in enumerate(arguments) if not isinstance(x, torch.Tensor)}
         tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
         ctx.count = len(arguments)
@@ -81,12 +84,19 @@ class _Differentiated(torch.autograd.Function):
         tensors = list(ctx.saved_tensors)
         arguments = [ctx.others[k] if k in ctx.others else tensors.pop(0) for k in range(ctx.count)]
         given = [c.contiguous() for c in cotangents]
-        backward = ctx.function.passes[1]
-        found = backward(*arguments, *tensors, *given, layouts=ctx.layouts)
-        found = found if isinstance(found, tuple) else (found,)
-        names = [a.name for a in backward.plan.arguments]
-        by_name = dict(zip(backward.plan.results, found, strict=True))
-        return (None, None, *(by_name.get(f"d_{n}") for n in names[: ctx.count]))
+        forward, backward = ctx.function.passes
+        names = [a.name for a in forward.plan.arguments]
+        results = forward.plan.results[: ctx.function.results]
+        known = dict(zip(names, arguments, strict=True))
+        known |= zip(ctx.names, tensors, strict=True)
+        known |= {f"d_{n}": c for n, c in zip(results, given, strict=True)}
+        made: dict[str, torch.Tensor] = {}
+        for part in backward:
+            pieces = [known[a.name] for a in part.plan.arguments]
+            found = part(*pieces, layouts=ctx.layouts)
+            found = found if isinstance(found, tuple) else (found,)
+            made |= zip(part.plan.results, found, strict=True)
+        return (None, None, *(made.get(f"d_{n}") for n in names))
 
 
 def compile(

@@ -123,13 +123,8 @@ class ShardKernels:
 def call(kernel: Kernel, arguments: Sequence[Any], out: Sequence[torch.Tensor]) -> None:
     """Run a kernel into `out`. Where that or an argument lies at addresses that the kernel cannot
     take (pieces whose ends are no multiples of 16 bytes), it is copied."""
-    named: dict[str, Any] = {}
     try:
-        if out[0].is_cuda:
-            size = kernel.requirements(*arguments).workspace
-            if size:
-                named["workspace"] = torch.empty(size, dtype=torch.int8, device=out[0].device)
-        kernel(*arguments, out=list(out), **named)
+        kernel(*arguments, out=list(out))
     except ArgumentError:
         copied = [_copied(x) for x in arguments]
         made = kernel(*copied)

@@ -20,7 +20,14 @@ import torch.distributed as dist
 from neptune_mlir.errors import ArgumentError, UsageError
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo
 from neptune_mlir.runtime.shards.layout import Call, ShardLayout
-from neptune_mlir.runtime.shards.plan import FEW, ShardArray, ShardPart, ShardSchedule, Stretch
+from neptune_mlir.runtime.shards.plan import (
+    FEW,
+    ChainLink,
+    ShardArray,
+    ShardPart,
+    ShardSchedule,
+    Stretch,
+)
 from neptune_mlir.torch.distributed.exchange import (
     CopyExchange,
     CopyGifts,
@@ -311,6 +318,8 @@ class _ShardCall:
         def is_both(call: Call) -> bool:
             return call.spans[self.traveling][0] < found.border < call.spans[self.traveling][1]
 
+        # those that wait for nobody are first, and the others take over where they end
+        beside = self._beside(len(found.calls) > 1)
         for run in sorted(found.calls, key=is_both):
             spans = {a: span for a, span in run.spans.items() if a != self.traveling}
             numbers = plan.numbers(run.starts, self.schedule.sizes)
@@ -319,7 +328,9 @@ class _ShardCall:
                 else _narrow(self.arguments[a.name], a.axes, spans) for a in plan.arguments
             ]  # fmt: skip
             out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
-            call(self.kernels.whole, [*arguments, *numbers.values()], out)
+            with beside.last() if is_both(run) else beside.first():
+                call(self.kernels.whole, [*arguments, *numbers.values()], out)
+        beside.meet()
 
     def _along(self, results: dict[str, torch.Tensor]) -> None:
         """The results, each run beginning with the parts of those before: parts go from one of two
@@ -328,34 +339,54 @@ class _ShardCall:
         moving, exchange = self._exchange()
         self._make(self.traveling, results)
         made = {r.name: r.axes for r in plan.joins[self.traveling].results}
-        beside = self.kernel.beside(self.device)
         sides = [{p.name: self._buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
-        for owner, links in schedule.chain(self.rank).items():
-            data = self.arguments
-            if owner != self.rank and links:
-                got = exchange.get(owner)
-                data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
-            beside.follow()
-            for link in sorted(links, key=lambda link: link.alone):
-                spans = link.call.spans
-                numbers = plan.numbers(link.call.starts, schedule.sizes)
-                given = [_narrow(data[a.name], a.axes, spans) for a in plan.arguments]
-                there, to = sides[(link.before + 1) % 2], sides[link.before % 2]
-                before = [_narrow(there[p.name], p.axes, spans) for p in plan.parts]
-                out = [_narrow(to[p.name], p.axes, spans) for p in plan.parts]
-                if link.last:
-                    out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
-                with beside.stream() if link.alone else nullcontext():
-                    call(
-                        kernels.link(not link.before, link.last),
-                        [*given, *numbers.values(), *(before if link.before else ())], out,
-                    )
+        every = [(o, link) for o, links in schedule.chain(self.rank).items() for link in links]
+        chained = [link for _, link in every if not link.alone]
+        beside = self._beside(0 < len(chained) < len(every))
+
+        def run(owner_data: Mapping[str, Any], link: ChainLink) -> None:
+            spans = link.call.spans
+            numbers = plan.numbers(link.call.starts, schedule.sizes)
+            given = [_narrow(owner_data[a.name], a.axes, spans) for a in plan.arguments]
+            there, to = sides[(link.before + 1) % 2], sides[link.before % 2]
+            before = [_narrow(there[p.name], p.axes, spans) for p in plan.parts]
+            out = [_narrow(to[p.name], p.axes, spans) for p in plan.parts]
+            if link.last:
+                out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
+            call(
+                kernels.link(not link.before, link.last),
+                [*given, *numbers.values(), *(before if link.before else ())], out,
+            )
+
+        data = {self.rank: self.arguments}
+        with beside.first():
+            for owner, link in every:
+                if owner not in data:
+                    got = exchange.get(owner)
+                    data[owner] = self.arguments | {
+                        a.name: x for a, x in zip(moving, got, strict=True)
+                    }
+                if link.alone:
+                    continue
+                if link is chained[-1]:
+                    beside.catch_up()
+                run(data[owner], link)
+        with beside.last():  # these fill the end of the last one
+            for owner, link in every:
+                if link.alone:
+                    run(data[owner], link)
         beside.meet()
         for span in schedule.unseen(self.rank):
             for p in plan.parts:
                 _narrow(sides[0][p.name], p.axes, {plan.axes[0]: span}).fill_(p.empty)
             parts = {name: [x] for name, x in sides[0].items()}
             self._join_stretch(self.traveling, Stretch(span, 1, ()), parts, results)
+
+    def _beside(self, wanted: bool) -> _Beside:
+        """Two streams that begin here; the current one for both where they are not wanted."""
+        made = self.kernel.beside(self.device if wanted else torch.device("cpu"))
+        made.begin()
+        return made
 
     def _around(self) -> dict[str, Slots]:
         """The parts that this process joins: its own runs' over the traveling axis, all processes'
@@ -471,25 +502,36 @@ class _ShardCall:
 
 
 class _Beside:
-    """A stream for kernels that no other kernel of a call waits for: they fill what the others
-    leave of a GPU, at their ends and while they wait. Nothing on CPUs."""
+    """Two streams for the kernels of a call: those on the second one wait for no other. They fill
+    what the first ones leave of a GPU, at their ends and while they wait, for those come first
+    wherever both could begin. Nothing on CPUs."""
 
     def __init__(self, device: torch.device):
-        self._own = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._device = device
+        self._streams: list[torch.cuda.Stream] = []
+        if device.type == "cuda":
+            self._streams = [torch.cuda.Stream(device, priority=p) for p in (-1, 0)]
 
-    def follow(self) -> None:
-        """Begin what comes when what the current stream has now is done."""
-        if self._own is not None:
-            self._own.wait_stream(torch.cuda.current_stream(self._device))
+    def begin(self) -> None:
+        """Both follow the current stream."""
+        for stream in self._streams:
+            stream.wait_stream(torch.cuda.current_stream(self._device))
 
-    def stream(self) -> AbstractContextManager[object]:
-        return nullcontext() if self._own is None else torch.cuda.stream(self._own)
+    def first(self) -> AbstractContextManager[object]:
+        return torch.cuda.stream(self._streams[0]) if self._streams else nullcontext()
+
+    def last(self) -> AbstractContextManager[object]:
+        return torch.cuda.stream(self._streams[1]) if self._streams else nullcontext()
+
+    def catch_up(self) -> None:
+        """Let the second one follow what the first one has now."""
+        if self._streams:
+            self._streams[1].wait_stream(self._streams[0])
 
     def meet(self) -> None:
-        """Let the current stream wait for what has come."""
-        if self._own is not None:
-            torch.cuda.current_stream(self._device).wait_stream(self._own)
+        """Let the current stream wait for both."""
+        for stream in self._streams:
+            torch.cuda.current_stream(self._device).wait_stream(stream)
 
 
 def _named(parts: Sequence[ShardPart], x: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -15,9 +15,10 @@ The plan (`neptune_mlir/runtime/plan.py`) is left as JSON in the module's `neptu
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from neptune_mlir.dialects.attributes import GRID_KERNEL, PLAN
+from neptune_mlir.dialects.attributes import GRID_KERNEL, IN_ORDER, PLAN
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, func, ir, location_text, memref, scf
 from neptune_mlir.runtime.plan import Buffer, Plan
@@ -210,7 +211,7 @@ class _Host(HostReader):
             for value in outside:
                 if value in self.constants:
                     inside[value] = self.constants[value].clone().results[0]
-            position, loop_body = _take_programs(entry.arguments[len(kinds) - 2], extents)
+            position, loop_body = _take_programs(entry.arguments[len(kinds) - 2], extents, outlined)
             with ir.InsertionPoint(loop_body):
                 ids: list[Any] = []
                 for extent in reversed(extents):  # the last dimension runs fastest
@@ -232,18 +233,25 @@ class _Host(HostReader):
         self.launch(name, grid, operands, outlined)
 
 
-def _take_programs(counter: Any, extents: list[Any]) -> tuple[Any, Any]:
+def _take_programs(
+    counter: Any, extents: list[Any], outlined: Any
+) -> tuple[Any, Any]:
     """`while ((i = counter++) < groups)`, and for each program of group i, upwards: the program's
-    number, the body. Groups are taken from the top."""
+    number, the body. Groups are taken from the top. Programs of `outlined` that add to the same
+    results are one group."""
     index, i64 = ir.IndexType.get(), ir.IntegerType.get_signless(64)
     one = arith.constant(i64, 1)
     first, next_ = arith.constant(index, 0), arith.constant(index, 1)
     total = next_
     for extent in extents:
         total = arith.muli(total, extent)
-    share = arith.divui(total, arith.constant(index, _SHARES))
-    size = arith.minui(arith.maxui(share, next_), arith.constant(index, _GROUP))
-    groups = arith.ceildivui(total, size)
+    if not IN_ORDER.on(outlined):
+        share = arith.divui(total, arith.constant(index, _SHARES))
+        size = arith.minui(arith.maxui(share, next_), arith.constant(index, _GROUP))
+        groups = arith.ceildivui(total, size)
+    else:  # (an empty grid is not launched)
+        size = functools.reduce(arith.muli, extents[IN_ORDER.of(outlined) :], next_)
+        groups = arith.divui(total, size)
     loop = scf.WhileOp([index], [])
     before = loop.regions[0].blocks.append()
     after = loop.regions[1].blocks.append(index)

@@ -70,6 +70,8 @@ def _copy_static_loads(body: Any) -> None:
             source = _defining(op.operation.operands[0])
             if source is not None and source.parent.name != "func.func":
                 continue  # a part of a tile: a view
+            if source is None and op.operation.operands[0].owner.owner.name == "scf.for":
+                continue  # what is added to: so is it
             readers = [use.owner.operation for use in results[0].uses]
             if not any(_is_linalg(reader) or reader.name == "scf.for" for reader in readers):
                 continue

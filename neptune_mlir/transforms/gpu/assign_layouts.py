@@ -34,6 +34,7 @@ from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
     foralls,
+    is_added,
     is_blank,
     is_tile,
     load_window,
@@ -100,16 +101,16 @@ def assign_layouts(
             BLOCKS.set(forall, blocks)
 
 
-def matrix_products(forall: Any, target: str) -> list[tuple[int, int, bool]]:
-    """Of a kernel's products on matrix instructions, as warp groups have them, rows and columns,
-    and whether a loop has it, in program order (changes the kernel as `assign-layouts` does)."""
+def matrix_products(forall: Any, target: str) -> list[work.MatrixProduct]:
+    """A kernel's products as warp groups have them, in program order (changes it as
+    `assign-layouts` does first)."""
     slice_whole_arrays(forall)
     round_factors(forall, bool(tuned(forall, "narrow", 1)))
     found = _Assignment(forall, gpu_target(target), 1, 1, grouped=True)
     return [
-        (g.extents[p.m], g.extents[p.n], g.op.block != found.body)
+        work.MatrixProduct(*sizes, g.op.block != found.body, is_added(g.result))
         for g in found.generics
-        if (p := found.matrix.get(g.result)) is not None
+        if (p := found.matrix.get(g.result)) and (sizes := (g.extents[p.m], g.extents[p.n]))
     ]
 
 
@@ -452,8 +453,7 @@ class _Assignment:
         points = math.prod(shape)
         while vector > 1 and points < vector * self.warps * self.target.wave:
             vector //= 2
-        apart = work.sums_rows(self.generics)
-        return L.blocked(shape, self.target.wave, self.warps, vector, apart)
+        return L.blocked(shape, self.target.wave, self.warps, vector, work.sums_rows(self.generics))
 
     # ---- conversions
 

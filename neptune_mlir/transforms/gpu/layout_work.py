@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -22,6 +23,16 @@ from neptune_mlir.analysis.tiles import (
 
 LEAST = 16  # elements along each side of an instruction's result
 SECTOR = 32  # bytes that memory gives at once
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """On matrix instructions: whether a loop has it, and whether programs add up what it is."""
+
+    rows: int
+    columns: int
+    streamed: bool
+    adds: bool
 
 
 def has_products(generics: Sequence[Generic]) -> bool:

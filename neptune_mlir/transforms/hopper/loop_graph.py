@@ -83,7 +83,8 @@ class Stages:
     Attributes:
         late: the numbers of carried values that nodes of stage 1 make.
         read: those of them that nodes of stage 1 read as arguments; others need no registers.
-        crossing: what nodes of stage 1 read of stage 0: results, and arguments that are not late.
+        crossing: what nodes of stage 1 read of stage 0: results, and arguments that are not late
+            (that of the loop's position as well).
     """
 
     def __init__(self, graph: LoopGraph, stage: dict[Any, int]):
@@ -93,6 +94,7 @@ class Stages:
         reads = {v for op in graph.nodes if stage[op] == 1 for v in graph.reads[op]}
         self.read = [k for k in self.late if graph.arguments[k] in reads]
         arguments = {v for k, v in enumerate(graph.arguments) if k not in self.late}
+        arguments.add(graph.body.arguments[0])
         crossing = (
             v for op in graph.nodes if stage[op] == 1 for v in graph.reads[op]
             if v in arguments or (owner(v) is not None and stage[owner(v)] == 0)
@@ -125,7 +127,7 @@ def layout_text(value: Any) -> str:
     made = owner(value)
     if made is None:
         loop = value.owner.owner.operation
-        return LAYOUTS.of(loop)[value.arg_number - 1]
+        return LAYOUTS.of(loop)[value.arg_number - 1] if value.arg_number else ""
     if made.name == WAIT:
         made = owner(made.operands[0])  # the start says it
     if made.name in ("scf.for", "scf.if"):

@@ -33,7 +33,7 @@ from neptune_mlir.dialects.op_names import AWAIT_TURN, FENCE, GIVE_TURN, RELEASE
 from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, linalg, location_text, scf
-from neptune_mlir.transforms.gpu.copies import Copies
+from neptune_mlir.transforms.gpu.copies import Copies, captured_values
 from neptune_mlir.transforms.gpu.streams import chains_of, multiplies
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
 from neptune_mlir.transforms.hopper.schedule_loops import late_signature
@@ -272,7 +272,8 @@ class _Pipeline:
         then."""
         operations = [op.operation for op in self.loops[-1].block.operations]
         rest = operations[operations.index(self.loops[-1]) + 1 :]
-        return next(op for op in rest if op.name != RELEASE)
+        late = {v for op in self.bodies[-1].of_stage(1) for v in captured_values(op)}
+        return next(op for op in rest if op.name != RELEASE or op.operands[0] in late)
 
 
 def _write(copies: Copies, op: Any) -> Any:

@@ -55,7 +55,7 @@ from neptune_mlir.dialects.attributes import (
     STAGE,
     TARGET,
 )
-from neptune_mlir.dialects.op_names import GET, PUT, RELEASE, START, WAIT
+from neptune_mlir.dialects.op_names import ADD_SLICE, GET, PUT, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.targets.tuned import ALL_LATE
@@ -66,6 +66,7 @@ from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_
 from neptune_mlir.transforms.hopper.tile_readers import join_gets, split_gets
 from neptune_mlir.transforms.registry import register
 
+SHARED = "shared"  # how layouts of tiles in shared memory begin
 MOST = 6  # ops that may run late or not: all their sets are tried
 
 
@@ -261,9 +262,17 @@ def _is_legal(stages: Stages) -> bool:
         made = owner(value)
         if made is not None and made.name in (GET, START):
             return False
-        if is_tensor(value) and not layout_text(value).startswith(("reg", "lane", "warp")):
+        held = layout_text(value).startswith(("reg", "lane", "warp"))
+        if is_tensor(value) and not held and not _has_a_place(value, graph):
             return False
-    return not any(graph.reads_position(op) for op in graph.nodes if stages.stage[op] == 1)
+    late_ops = (op for op in graph.nodes if stages.stage[op] == 1)
+    return not any(graph.reads_position(op) for op in late_ops if op.name != ADD_SLICE)
+
+
+def _has_a_place(value: Any, graph: LoopGraph) -> bool:
+    """Whether a tile lies in shared memory where each iteration makes it: the only such one."""
+    copies = [op for op in graph.nodes if op.name == "linalg.copy"]
+    return [owner(value)] == copies and layout_text(value).startswith(SHARED)
 
 
 # ---- order
@@ -403,6 +412,8 @@ def _bytes(value: Any) -> int:
 def _words(value: Any) -> int:
     """32-bit words of a value in the registers of one thread."""
     text = layout_text(value)
+    if text.startswith(SHARED):
+        return 0
     if not is_tensor(value) or not text:
         return 1
     registers = parse(text, shape_of(value)).registers

@@ -42,10 +42,12 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     extent_multiple,
     foralls,
+    is_added,
     is_inside,
     is_multiple,
     load_window,
     nested,
+    owner,
     read_contraction,
     read_generic,
     shape_of,
@@ -77,7 +79,8 @@ from neptune_mlir.targets.warp_groups import (
 )
 from neptune_mlir.transforms.fast_paths import SPECIALISED, missed
 from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
-from neptune_mlir.transforms.hopper.tile_ends import window_ends_with_tensor
+from neptune_mlir.transforms.gpu.layout_work import MatrixProduct
+from neptune_mlir.transforms.hopper.tile_ends import window_ends
 from neptune_mlir.transforms.registry import collect_remarks, register
 
 GROUP = 4  # warps
@@ -123,7 +126,7 @@ def specialize_warps(
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
             continue
-        if any(streamed for *_, streamed in products[k]):
+        if any(product.streamed for product in products[k]):
             UNSPECIALIZED.set(forall)
         if products[k] or _contracts(forall):
             # where some number of groups has the right rows, only what is wrong there matters
@@ -141,7 +144,7 @@ def suits(module: Any) -> bool:
 
 
 def _unfit(
-    module: Any, products: list[list[tuple[int, int, bool]]], groups: int, target: str, stages: int
+    module: Any, products: list[list[MatrixProduct]], groups: int, target: str, stages: int
 ) -> dict[int, Unshared]:
     """Which kernels without consumers are not for so many groups, and why."""
     unfit: dict[int, Unshared] = {}
@@ -149,9 +152,9 @@ def _unfit(
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
             continue
-        across = sharing(max((columns for _, columns, _ in products[k]), default=0))
+        across = sharing(max((p.columns for p in products[k]), default=0))
         wanted = ROWS * groups / across
-        other = next((rows for rows, *_ in products[k] if rows != wanted), None)
+        other = next((p.rows for p in products[k] if not _has_rows(p, wanted, groups)), None)
         blocks = tuned(forall, "blocks", 1)
         if (groups, blocks) not in REGISTERS:
             unfit[k] = Unshared(f"registers do not hold {groups} groups in each of {blocks} blocks")
@@ -175,6 +178,13 @@ def _unfit(
             except Unshared as reason:
                 unfit[k] = reason
     return unfit
+
+
+def _has_rows(product: MatrixProduct, wanted: float, groups: int) -> bool:
+    """Whether a product has the rows of all groups; of a part of a result that programs share,
+    those of one, if each group can have a part of its columns."""
+    shared = product.adds and product.rows == ROWS and groups & (groups - 1) == 0
+    return product.rows == wanted or shared
 
 
 def _contracts(forall: Any) -> bool:
@@ -265,9 +275,9 @@ def check(forall: Any, groups: int) -> None:
                 f"{wanted if product else ''}",
                 "smaller tiles, or extents that are multiples of 16",
             )
-    across = ROWS * groups // min(map(_rows_of, products), default=ROWS * groups)
     for op in products:
-        _check_product(op, forall, across)
+        _check_product(op, forall, ROWS * groups // _rows_of(op))
+    across = ROWS * groups // min(map(_rows_of, products), default=ROWS * groups)
     for op in operations:
         if op.name == "linalg.copy" and not (across > 1 and is_exchanged(op)):
             raise Unshared(f"a tile of type {op.results[0].type} moves between threads")
@@ -289,8 +299,8 @@ def _check_rows(products: Sequence[Any], groups: int) -> None:
     found = [read_generic(op) for op in products]
     widths = [g.extents[_contraction(op, g).n] for op, g in zip(products, found, strict=True)]
     across = sharing(max(widths, default=0))
-    for m in map(_rows_of, products):
-        if m * across != ROWS * groups:
+    for op, m in zip(products, map(_rows_of, products), strict=True):
+        if m * across != ROWS * groups and not (m == ROWS and is_added(op.results[0])):
             raise OtherRows(_other_rows(m, groups, across), _MORE_ROWS)
 
 
@@ -319,7 +329,7 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
     size = element_bytes(element_of(g.inputs[p.b]))
     deep, turned = of_size(DEEP, size), g.maps[p.b].index(p.k) == 0
     # a group's own columns begin with rows of a factor that swizzles begin with, or with a panel
-    unit = WIDE if across == 1 else of_size(PANEL, size) if turned else SWIZZLED
+    unit = WIDE if across == 1 else of_size(HALF, size) if turned else SWIZZLED
     if n % (unit * across) or n > WIDEST * across or k % deep:
         raise Unshared(
             f"wgmma has no shape {m}x{n}x{k}: widths are multiples of {WIDE}, {WIDEST} at most,"
@@ -334,7 +344,9 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
         )
     if g.maps[-1].index(p.m) != 0 and not (size > 2 and SWAPPED.on(op)):
         raise Unshared("a matmul whose result is transposed")
-    if g.maps[p.a].index(p.k) != 1 and load_window(g.inputs[p.a], forall) is None:
+    made = owner(g.inputs[p.a])
+    exchanged = made is not None and made.name == "linalg.copy"
+    if g.maps[p.a].index(p.k) != 1 and load_window(g.inputs[p.a], forall) is None and not exchanged:
         raise Unshared("a computed left factor of a matmul is transposed")
 
 
@@ -374,7 +386,7 @@ def _check_load(load: Load, forall: Any) -> None:
             if panel_of(shape[-1], tensor.shape[inner], size) < of_size(PANEL, size):
                 raise Unshared("a tile of narrow panels that ends before its tensor does")
             continue  # it comes in pieces
-        if valid is not None and not window_ends_with_tensor(window, k, forall):
+        if valid is not None and not window_ends(window, k, forall):
             raise Unshared(
                 "a load ends before its tensor does, where TMA does not clip",
                 "extents that are equal, and known to be (the same axis in both tensors)",
@@ -413,7 +425,7 @@ def ends_early(window: Window, forall: Any) -> bool:
     0."""
     if len(window.shape) != 2 or window.valid[0] is None:
         return False
-    return window.pages is not None or not window_ends_with_tensor(window, 0, forall)
+    return window.pages is not None or not window_ends(window, 0, forall)
 
 
 def _check_position(value: Any, forall: Any) -> None:
@@ -442,7 +454,4 @@ def _yields(branch: Any) -> list[Any]:
     return [list(region.blocks[0].operations)[-1].operation for region in branch.regions]
 
 
-__all__ = [
-    "GROUP", "ROWS", "Load", "ends_early", "loads_of", "shape_of",
-    "specialize_warps",
-]  # fmt: skip
+__all__ = ["GROUP", "ROWS", "Load", "ends_early", "loads_of", "shape_of", "specialize_warps"]

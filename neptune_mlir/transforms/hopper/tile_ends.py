@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Does the valid part of a tile end where its tensor ends? There the copy engine clips."""
+"""Does the valid part of a tile end where its tensor ends? There the copy engine clips it."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from neptune_mlir.analysis.tiles import Window, owner, shape_of, slice_parts
+from neptune_mlir.analysis.tiles import Window, owner, shape_of, slice_parts, strip_slice
 from neptune_mlir.dialects.attributes import EQUAL_DIMS
 from neptune_mlir.ir.bindings import ir
 
@@ -30,10 +30,30 @@ def ends_with_tensor(op: Any, forall: Any) -> bool:
         for d, n in zip(dims, shape, strict=True)
     )
     window = Window(start, offsets, dims, shape, valid)
-    return all(v is None or window_ends_with_tensor(window, k, forall) for k, v in enumerate(valid))
+    return all(v is None or window_ends(window, k, forall) for k, v in enumerate(valid))
 
 
-def window_ends_with_tensor(window: Window, k: int, forall: Any) -> bool:
+def strip_is_whole(strip: Any, forall: Any) -> bool:
+    """Whether a strip of a result of `forall` ends where the result does."""
+    cut = strip_slice(strip)
+    outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
+    arguments = list(forall.regions[0].blocks[0].arguments)
+    start = outputs[arguments.index(cut.operands[0]) - len(arguments) + len(outputs)]
+    made, kind = owner(_started_with(start)), ir.RankedTensorType(start.type)
+    offsets, sizes, dims = slice_parts(cut)
+    for d in dims:
+        extent, size = kind.shape[d], sizes[d]
+        if kind.is_dynamic_dim(d) and made is not None and made.name == "tensor.empty":
+            extent = made.operands[sum(map(kind.is_dynamic_dim, range(d)))]
+        same = size == extent if isinstance(size, int) or isinstance(extent, int) else (
+            size == extent or (_extent(size) is not None and _extent(size) == _extent(extent))
+        )
+        if offsets[d] != 0 or not same:
+            return False
+    return True
+
+
+def window_ends(window: Window, k: int, forall: Any) -> bool:
     """Whether what is valid along dimension k is min(size, extent - offset), for the tensor's own
     extent."""
     valid, dim = window.valid[k], window.dims[k]
@@ -108,8 +128,13 @@ def _extent(value: Any) -> tuple[Any, int] | None:
     if made is None or made.name != "tensor.dim":
         return None
     at = owner(made.operands[1])
-    known = at is not None and at.name == "arith.constant"
-    return (made.operands[0], at.attributes["value"].value) if known else None
+    if at is None or at.name != "arith.constant":
+        return None
+    tensor, dim = made.operands[0], at.attributes["value"].value
+    empty, kind = owner(tensor), ir.RankedTensorType(tensor.type)
+    if empty is not None and empty.name == "tensor.empty" and kind.is_dynamic_dim(dim):
+        return _extent(empty.operands[sum(map(kind.is_dynamic_dim, range(dim)))])
+    return tensor, dim
 
 
 def _equal_extents(one: Any, other: Any, forall: Any) -> bool:

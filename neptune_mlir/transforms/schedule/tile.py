@@ -207,7 +207,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     axis = looped_axis(op, nests, bool(wishes.held or wishes.warp_groups))
     if axis in shared_axes(nests):
         wishes = replace(wishes, stream=wishes.stream or 1)
-    domain, reduced = list(op.domain), {a for nest in nests for a in nest.reduced_axes}
+    domain, reduced = list(op.domain), {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free(op, nests, axis)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
@@ -275,7 +275,7 @@ def _product_tile(
     uncut = axis is not None and _is_uncut(column, domain)
     if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
         rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
-        reduced = {a for nest in nests for a in nest.reduced_axes}
+        reduced = {a for nest in nests for a in nest.own_axes}
         note_product(op, nests, row, column, axis, reduced, deep)
         uncut = uncut and (deep or at_most(domain[column], cut))
     elif wishes.held and axis is not None:
@@ -506,7 +506,7 @@ def group_cycles(stream: Any) -> float | None:
     """What a point of a stream costs warp groups (`group_tiles.cycles`); None without products of
     rows and uncut columns."""
     nests, domain, axis = nests_of(stream, Values()), list(stream.domain), stream.axis.value
-    reduced = {a for nest in nests for a in nest.reduced_axes}
+    reduced = {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = free_axes(nests)
     ends = [a for a in parallel if a in free]

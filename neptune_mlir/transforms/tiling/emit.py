@@ -273,7 +273,7 @@ class GridProgram:
 
     def _start(self, nest: FusedNest, frame: Frame) -> Any:
         """The tile that a reduction accumulates into."""
-        if nest.init is None:
+        if nest.init is None or nest.spreads:
             return self.identity(nest, frame)
         return self.value_at(nest.init, nest, frame)
 

@@ -42,6 +42,11 @@ class RunningValue:
     origin: FusedNest
     start: str | None = None
 
+    @property
+    def spreads(self) -> bool:
+        """Whether programs share it: a strip of a result, to which they add."""
+        return self.origin.spreads
+
 
 @dataclass
 class TileKernel:
@@ -74,6 +79,21 @@ class TileKernel:
             if key in (final, self.running[k].key):
                 return self.running[k].origin.result_axes
         raise self.error("a result of the kernel is not made by one of its nests")
+
+    @property
+    def shared_axes(self) -> frozenset[int]:
+        """The axes whose programs add to the same results."""
+        spread = (nest for nest in self.nests.values() if nest.spreads)
+        return frozenset(
+            a for nest in spread for a in nest.reduced_axes if self.axes[a].role == "grid"
+        )
+
+    def spread(self, key: str) -> RunningValue | None:
+        """The running value that programs share whose final value this is."""
+        if key not in self.finish_keys:
+            return None
+        found = self.running[self.finish_keys.index(key)]
+        return found if found.spreads else None
 
     def reduces(self, axis: int) -> bool:
         """Whether some nest reduces over `axis`."""
@@ -127,6 +147,8 @@ def _read_stream(op: Any, values: nests.Values) -> TileKernel:
         origin = accumulation(kernel.nests, produced, key)
         if origin is None:
             raise kernel.error("a running value is not made by a neptune.accumulate")
+        if origin.spreads and produced != origin.key:
+            raise kernel.error("a sum that programs share is corrected")
         kernel.running.append(RunningValue(key, produced, origin))
     kernel.live = read_live(op, values)
     return kernel

@@ -15,18 +15,21 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements, position_of
-from neptune_mlir.analysis.fused_nests import contractions
+from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tiles import owner, tuned
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import (
     CUT_ROWS,
+    IN_ORDER,
     KERNEL,
     OF_MASK,
     TILE,
     TILE_FEW,
     TUNED,
 )
+from neptune_mlir.dialects.nests import build_map
+from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
@@ -35,11 +38,12 @@ from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
-from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel, read_kernel
+from neptune_mlir.transforms.tiling.kernel import LOOPED, RunningValue, TileKernel, read_kernel
 from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
+ZEROS = 1 << 10  # elements that a program makes of what is added to
 FEWER = ("_few", "_some")  # how names of joins of few chunks end
 
 
@@ -130,6 +134,9 @@ def _lower(
         tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
         for shape, r in zip(shapes, kernel.op.operation.results, strict=True)
     ]
+    for k, key in enumerate(kernel.results):
+        if found := kernel.spread(key):
+            starts[k] = _zeros(found.origin, shapes[k], values, f"{name}_zeros{k}")
     bounds = bounds or [1]
     bounds[0] = launched(bounds[0])
     # The mapping keeps canonicalization from dropping grid dimensions that run once.
@@ -140,6 +147,8 @@ def _lower(
     KERNEL.set(forall.operation, name)
     if TUNED.on(kernel.schedule):
         TUNED.set(forall.operation, TUNED.of(kernel.schedule))
+    if together := kernel.shared_axes:
+        IN_ORDER.set(forall.operation, len(grid) - len(together))
     with ir.InsertionPoint(forall.body):
         ids = list(forall.induction_variables)
         chunk = ids.pop(0) if chunked else None
@@ -148,13 +157,28 @@ def _lower(
             frame.tiles[cuts.axis] = cuts.tile(ids[grid.index(cuts.axis)])
         program = GridProgram(kernel, values, frame)
         if kernel.stream is not None:
-            _stream(program, chunk)
+            _stream(program, chunk, list(forall.inner_iter_args))
         stores = _finish(program, list(forall.inner_iter_args), chunk)
         parallel = scf.InParallelOp()
         with ir.InsertionPoint(parallel.block):
             for (value, offsets, sizes), out in zip(stores, forall.inner_iter_args, strict=True):
                 tensor.ParallelInsertSliceOp(value, out, *slice_operands(offsets, sizes))
     return list(forall.results)
+
+
+def _zeros(origin: FusedNest, shape: Sequence[Index], values: nests.Values, name: str) -> Any:
+    """Emit the kernel that makes what programs add to: a tensor of the sum's identity."""
+    domain = [n if ix.is_static(n) else nests.DYNAMIC for n in shape]
+    extents = [n for n in shape if not ix.is_static(n)]
+    made = build_map(values, T.const(origin.identity, origin.dtype), domain, extents)
+    *outer, row, column = [1] * max(0, 2 - len(shape)) + domain
+    columns = 0 if 0 < column <= ZEROS else ZEROS
+    rows = max(1, ZEROS // (columns or column))
+    sizes = [*[1] * len(outer), 0 if 0 < row <= rows else rows, columns]
+    TILE.set(made.owner, sizes[-len(shape) :])
+    (zeros,) = _lower(read_kernel(made.owner, values), values, name)
+    made.owner.erase()
+    return zeros
 
 
 def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | None:
@@ -185,7 +209,8 @@ def _neighbours_last(kernel: TileKernel, used: set[int]) -> list[int]:
     factors = {f.attr for _, *both in contractions([*kernel.nests.values()]) for f in both}
     loaded = [read.axes for read in kernel.streamed_reads() if read.attr in factors]
     shared = frozenset.intersection(*loaded) if len(loaded) > 1 else frozenset()
-    return sorted(grid, key=lambda a: (a not in streamed, a not in shared))
+    together = kernel.shared_axes  # programs that add to one result
+    return sorted(grid, key=lambda a: (a in together, a not in streamed, a not in shared))
 
 
 def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
@@ -193,19 +218,29 @@ def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
     return chunks + [kernel.axes[a].extent for a in kernel.result_axes(key)]
 
 
-def _stream(program: GridProgram, chunk: Any) -> None:
+def _stream(program: GridProgram, chunk: Any, outs: Sequence[Any]) -> None:
     """The loops over the streamed axis; afterwards the final values are known to `program`."""
     kernel, root = program.kernel, program.root
-    starts = [
-        program.identity(running.origin, root)
-        if running.start is None
-        else program.value_at(running.start, running.origin, root)
-        for running in kernel.running
-    ]
+
+    def start(running: RunningValue, final: str) -> Any:
+        if running.spreads:
+            window = _strip(program, final, [kernel.stream])
+            with root.here():
+                return extract_slice(
+                    outs[kernel.results.index(final)], window.offsets, window.sizes, window.kept
+                )
+        if running.start is None:
+            return program.identity(running.origin, root)
+        return program.value_at(running.start, running.origin, root)
+
+    starts = list(map(start, kernel.running, kernel.finish_keys))
 
     def step(frame: Frame, carried: Sequence[Any]) -> list[Any]:
         frame.made.update((r.key, v) for r, v in zip(kernel.running, carried, strict=True))
-        return [program.tile_of(r.updated, frame) for r in kernel.running]
+        return [
+            _add(program, r.updated, frame, v) if r.spreads else program.tile_of(r.updated, frame)
+            for r, v in zip(kernel.running, carried, strict=True)
+        ]
 
     ranges = _stream_ranges(program, chunk)
     finals = program.loop(root, kernel.stream, ranges, starts, step, program.loads.is_live)
@@ -294,6 +329,10 @@ def _finish(program: GridProgram, outs: Sequence[Any], chunk: Any) -> list[Store
     stores: dict[int, Store] = {}
     sweeps: dict[tuple[int, ...], list[int]] = {}
     for k, key in enumerate(kernel.results):
+        if kernel.spread(key):
+            window = _strip(program, key, [kernel.stream])
+            stores[k] = (program.root.made[key], window.offsets, window.sizes)
+            continue
         swept = sorted(a for a in kernel.result_axes(key) if kernel.axes[a].role in LOOPED)
         if swept:
             sweeps.setdefault(tuple(swept), []).append(k)
@@ -377,16 +416,29 @@ def _strip(program: GridProgram, key: str, swept: Sequence[int]) -> ResultWindow
 def _insert(program: GridProgram, key: str, frame: Frame, swept: Sequence[int], strip: Any) -> Any:
     """Write the tile of a result at hand into its strip."""
     value = program.tile_of(key, frame)
-    window = _window(program, key, frame)
-    dims = [
-        d for d, a in enumerate(program.kernel.result_axes(key))
-        if a in swept or d in window.kept
-    ]  # fmt: skip
-    offsets = [
-        window.offsets[d] if program.kernel.result_axes(key)[d] in swept else 0 for d in dims
-    ]
+    window, offsets, sizes = _in_strip(program, key, frame, swept)
     with frame.here():
         part = _valid_part(value, window)
-        return tensor.InsertSliceOp(
-            part, strip, *slice_operands(offsets, [window.sizes[d] for d in dims])
-        ).result
+        return tensor.InsertSliceOp(part, strip, *slice_operands(offsets, sizes)).result
+
+
+def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
+    """Add this program's part of the tile at hand to the strip of a result."""
+    value = program.tile_of(key, frame)
+    _, offsets, _ = _in_strip(program, key, frame, [program.kernel.stream])
+    with frame.here():
+        at = list(map(ix.value, offsets))
+        return ir.Operation.create(
+            ADD_SLICE, results=[strip.type], operands=[value, strip, *at]
+        ).results[0]
+
+
+def _in_strip(
+    program: GridProgram, key: str, frame: Frame, swept: Sequence[int]
+) -> tuple[ResultWindow, list[Index], list[Index]]:
+    """Where a tile of a result is: in the result, and offsets and sizes in the program's strip."""
+    window = _window(program, key, frame)
+    axes = program.kernel.result_axes(key)
+    dims = [d for d, a in enumerate(axes) if a in swept or d in window.kept]
+    offsets = [window.offsets[d] if axes[d] in swept else 0 for d in dims]
+    return window, offsets, [window.sizes[d] for d in dims]

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.analysis.tiles import read_contraction, read_generic
+from neptune_mlir.analysis.tiles import owner, read_contraction, read_generic
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.ir.bindings import ir, tensor
 from neptune_mlir.targets import cpu
@@ -43,6 +43,8 @@ def turn_tiles(module: Any, *, stays: str = "columns", vector_bits: int = 0) -> 
                 for part in parts:
                     ops = [op.operation for op in part]
                     _Turn(ops, loop.regions[0].blocks[0], int(stays == "columns"), lanes).run()
+                if stays == "columns":
+                    _load_both_ways(loop)
 
 
 def _loops(block: Any) -> list[Any]:
@@ -52,6 +54,31 @@ def _loops(block: Any) -> list[Any]:
             for inner in region.blocks:
                 found += ([op.operation] if op.operation.name == "scf.for" else []) + _loops(inner)
     return found
+
+
+def _load_both_ways(loop: Any) -> None:
+    """Load a tile that stays once more, where products of the loop read it along one of its
+    dimensions and along the other: each then has a buffer in which it lies right."""
+    body = loop.regions[0].blocks[0]
+    # readers of each, by the dimension that vectors run along
+    ways: dict[Any, dict[int, list[tuple[Any, int]]]] = {}
+    for op in (o.operation for o in body.operations):
+        if not _is_generic(op) or not _is_product(op):
+            continue
+        *factors, out = read_generic(op).maps
+        for k, mine in enumerate(factors):
+            made = owner(op.operands[k])
+            loaded = made is not None and made.name in LOADS and made.block != body
+            if loaded and out[-1] in mine:
+                way = ways.setdefault(op.operands[k], {}).setdefault(mine.index(out[-1]), [])
+                way.append((op, k))
+    for value, found in ways.items():
+        for readers in list(found.values())[1:]:
+            load = value.owner.operation
+            with ir.InsertionPoint(load):
+                again = load.clone()
+            for op, k in readers:
+                op.operands[k] = again.results[0]
 
 
 def _behind(loop: Any) -> list[Any]:

@@ -187,6 +187,17 @@ class Block:
         assert (address % op.attributes["alignment"] == 0).all(), "misaligned"
         self._space(op.operands[1])[address[:, None] + np.arange(raw.shape[1])] = raw[mask]
 
+    def _llvm_atomicrmw(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
+        """An addition of floats whose result nobody reads, one thread after the other."""
+        assert op.attributes["bin_op"] == 11, op.attributes
+        self._add_in_memory(operands[0][mask], operands[1][mask])
+        return operands[1]
+
+    def _add_in_memory(self, addresses: np.ndarray, values: np.ndarray) -> None:
+        for address, value in zip(addresses, values, strict=True):
+            at = slice(address, address + 4)
+            self.memory.heap[at] = (self.memory.heap[at].view(np.float32) + value).view(np.uint8)
+
     def _nvvm_cp_async_shared_global(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         target, source = operands[:2]
         size = operands[2] if len(operands) > 2 else np.full(self.threads, 16)
@@ -213,6 +224,11 @@ class Block:
             return np.repeat((operands[0] != 0).reshape(-1, 32).all(1), 32).astype(np.int32)
         if text == "mov.b32 $0, $1;":
             return operands[0]
+        if text.startswith("red.global.add.v2.f32"):
+            assert (operands[0][mask] % 8 == 0).all(), "misaligned"
+            for k in (0, 1):
+                self._add_in_memory(operands[0][mask] + 4 * k, operands[1 + k][mask])
+            return None
         if "prefetch.global.L1" in text:
             return None  # reads nothing
         if "prefetch.L2" in text:

@@ -144,7 +144,7 @@ class HopperBlock(simt.Block):
         text, self.op = _text(op), op
         if "setp.gt.s32 p" in text and "acquire" not in text:  # an access under a condition
             return super()._llvm_inline_asm(op, operands, mask)
-        if "mbarrier" not in text:  # (one thread starts barriers)
+        if "mbarrier" not in text and "red.global" not in text:  # (one thread starts barriers)
             self._warps(mask)
         for part, handler in INSTRUCTIONS.items():
             if part in text:
@@ -288,7 +288,11 @@ class HopperBlock(simt.Block):
         self.fresh[:] = False
 
     def _store_box(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        found = re.search(r"elect\.sync _\|p, -1;\n@p cp\.async\.bulk\.tensor\.(\d)d\.global", text)
+        adds = "cp.reduce" in text
+        start = "reduce.async" if adds else "async"
+        found = re.search(
+            rf"elect\.sync _\|p, -1;\n@p cp\.{start}\.bulk\.tensor\.(\d)d\.global", text
+        )
         assert found and text.endswith("cp.async.bulk.commit_group;"), text
         assert len(operands) == 2 + int(found[1])
         for warp in self._warps(mask):
@@ -297,14 +301,18 @@ class HopperBlock(simt.Block):
             tensor_map = self.maps.made[number]
             assert start % 1024 == 0
             assert not self.fresh[start : start + tensor_map.bytes].any()
-            self.boxes[warp].append((tensor_map, where, start))
+            self.boxes[warp].append((tensor_map, where, start, adds))
             self.stored += 1
 
     def _await_boxes(self, text: str, operands: Any, mask: np.ndarray) -> None:
         for warp in self._warps(mask):
-            for tensor_map, where, start in self.boxes[warp]:
+            for tensor_map, where, start, adds in self.boxes[warp]:
                 target, exists, there = tensor_map.rows(where)
                 rows = self.shared[swizzled(start, len(target), tensor_map.row)]
+                if adds:
+                    old = self.memory.heap[np.where(exists, target, 0)[:, None] + np.arange(there)]
+                    rows = rows[:, :there].copy()
+                    rows = (rows.view(np.float32) + old.view(np.float32)).view(np.uint8)
                 self.memory.heap[target[exists][:, None] + np.arange(there)] = rows[exists, :there]
             self.boxes[warp].clear()
 
@@ -438,6 +446,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "cp.async.bulk.wait_group.read 0": HopperBlock._await_boxes,
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,
     "global.shared::cta.bulk_group": HopperBlock._store_box,
+    "global.shared::cta.add.tile.bulk_group": HopperBlock._store_box,
     '.pragma "nounroll";': HopperBlock._nothing,
     "st.global.v4": HopperBlock._store_chunk,
     "setmaxnreg": HopperBlock._nothing,

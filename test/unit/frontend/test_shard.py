@@ -12,7 +12,7 @@ from neptune_mlir.errors import FusionError, InputError, UsageError
 from neptune_mlir.frontend.gradient import grad
 from neptune_mlir.frontend.gradient.saved import vjp
 from neptune_mlir.frontend.notation import Program, exp, inf, log, max, mean, sum, where
-from neptune_mlir.frontend.shard import split, split_vjp
+from neptune_mlir.frontend.shard import apart, split, split_vjp
 from neptune_mlir.frontend.shard.plan import plan_of
 from neptune_mlir.runtime.shards import ShardLayout, ShardPlan
 from neptune_mlir.runtime.shards import plan as plan_module
@@ -157,6 +157,17 @@ def test_gradients_over_both_axes():
     got = results(vjp(program)[1], [q, k, v, out, saved, d])
     for a, b in zip(got, results(grad(program), [q, k, v, d]), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_gradients_by_the_axis_that_they_are_summed_over():
+    """Each program's parts stay, and it has the inputs that it needs."""
+    program = ops.attention(head_dim=4, causal=True, align="start", sink=True)
+    made = {s.axes: plan_of(s) for s in apart(split_vjp(program, ["i", "j"])[1])}
+    assert set(made) == {("i", "j"), ("j", "i")}
+    for axes, plan in made.items():
+        assert set(plan.joins) == {axes[-1]} and plan.carries
+    assert set(made["i", "j"].results) == {"d_q"}
+    assert set(made["j", "i"].results) >= {"d_k", "d_v"}
 
 
 def refused(build, axes):

@@ -42,7 +42,13 @@ module attributes {transform.with_named_sequence} {
         -> !transform.any_param
     %product_columns = transform.tune.knob<"product_columns"> = 0 from options = [0, 64, 128, 192, 256]
         -> !transform.any_param
-    %split = "transform.neptune.apply_pass"(%pruned, %groups)
+    // Streams that compute the same of each tile are one, and programs add up a result, where there
+    // are enough groups of programs for so many to run at once; 0: they stay.
+    %joined = transform.tune.knob<"joined"> = 0 from options = i64 -> !transform.any_param
+    %together = "transform.neptune.apply_pass"(%pruned, %joined)
+        {name = "join-streams", options = ["joined"]}
+        : (!transform.any_op, !transform.any_param) -> !transform.any_op
+    %split = "transform.neptune.apply_pass"(%together, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
     %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned, %most, %product_rows, %product_columns)

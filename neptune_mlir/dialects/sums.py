@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""An op of the `neptune` dialect for results that several programs of a grid add to."""
+
+# no `from __future__ import annotations`: op definitions are read from live annotations
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.dialects import verify_sums
+from neptune_mlir.dialects.neptune import Neptune
+from neptune_mlir.ir.bindings import ext, ir
+
+
+class AddSliceOp(Neptune.Operation, name="add_slice", traits=[ext.Pure]):
+    """Adds a tile to a part of a strip of a result: `strip[at + i] + tile[i]`, and the rest of the
+    strip as it is.
+
+    As `tensor.insert_slice` with as many dimensions and steps of 1, but for the sum, and what of
+    the tile lies behind an end of the strip is left out. The strip is one of a result that every
+    program along some dimensions of the grid adds to, in any order and at the same time: an element
+    is read, added to and written as one step. On CPUs these programs run one after the other
+    (`neptune.in_order`).
+
+    Example:
+
+        %s1 = "neptune.add_slice"(%part, %s0, %row, %c0)
+            : (tensor<64x64xf32>, tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
+
+    Rejected: a tile of another rank or element type than the strip's, elements that are no floats,
+    another number of offsets than dimensions, a result of another type than the strip's.
+    """
+
+    tile: ext.Operand[Any]
+    strip: ext.Operand[Any]
+    at: Sequence[ext.Operand[ir.IndexType]]
+    result: ext.Result[Any]
+
+    verify_invariants = staticmethod(verify_sums.add_slice)
+
+
+__all__ = ["AddSliceOp"]
