@@ -25,6 +25,7 @@ def prepare(torch: Any, exported: Any) -> Any:
     _compute_no_empty(torch, exported.graph)
     _give_dimensions(torch, exported.graph)
     _count_from_first(torch, exported.graph)
+    _list_results_alone(torch, exported)
     _Uniform(torch, exported.graph).fold()
     return exported
 
@@ -125,6 +126,26 @@ def _count_from_first(torch: Any, graph: Any) -> None:
             if argument.name == "dim" and type(dim) is int and dim < 0:
                 if isinstance(value, torch.Tensor) and value.dim():
                     node.update_arg(k, dim + value.dim())
+
+
+def _list_results_alone(torch: Any, exported: Any) -> None:
+    """Parameters and buffers of the module that stand in a list come from an operation: torch-mlir
+    refuses a list that has tensors of another kind than results."""
+    signature = exported.graph_signature
+    held = {*signature.inputs_to_parameters, *signature.inputs_to_buffers,
+            *signature.inputs_to_lifted_tensor_constants}  # fmt: skip
+    graph = exported.graph
+    for node in list(graph.nodes):
+        for k, listed in enumerate(node.args if node.op == "call_function" else ()):
+            if not isinstance(listed, (tuple, list)):
+                continue
+            own = [x for x in listed if isinstance(x, torch.fx.Node) and x.name in held]
+            with graph.inserting_before(node):
+                made = {x: graph.call_function(torch.ops.aten.clone.default, (x,)) for x in own}
+            for x, copy in made.items():
+                copy.meta.update(x.meta)
+            if own:
+                node.update_arg(k, [made.get(x, x) for x in listed])
 
 
 def _is_number(torch: Any, node: Any) -> bool:

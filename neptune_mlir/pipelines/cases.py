@@ -489,7 +489,8 @@ def _programs(plan: Plan) -> Expression:
 
 
 def _product(grid: Sequence[Expression]) -> Expression:
-    return functools.reduce(lambda a, b: ["mul", a, b], grid)
+    """How many programs a grid has; those of a kernel without parallel axes are its chunks."""
+    return functools.reduce(lambda a, b: ["mul", a, b], grid[1:], grid[0]) if grid else 1
 
 
 def blocks_of(module: Any) -> int:

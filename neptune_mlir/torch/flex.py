@@ -17,12 +17,14 @@ from typing import Any
 
 import torch
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import GraphModule, Node
 
 from neptune_mlir.errors import NeptuneError
 from neptune_mlir.torch import op
 from neptune_mlir.torch.mods import ModPlan
 from neptune_mlir.torch.trace import POSITIONS, trace
+from neptune_mlir.version import __version__
 
 MARK = "NEPTUNE_ATTENTION"
 _NO_BLOCKS = 1 << 30  # FlexAttention's block size where no block mask was given
@@ -181,18 +183,29 @@ def _as_tensor(graph: GraphModule, node: Node) -> Node:
     return made
 
 
-def _join_inductor() -> None:
-    """Let inductor take marked operations, after the pass that was there before."""
-    from torch._inductor import config
+class _TakeMarked(CustomGraphPass):
+    """Inductor's pass that takes marked operations, after the one that was there before. Inductor's
+    caches ask what decides what it does, and pickle it, so it is an object of a named class."""
 
-    before = config.pre_grad_custom_pass
+    def __init__(self, before: Any):
+        self._before = before
 
-    def take_marked(graph: torch.fx.Graph) -> None:
-        if before is not None:
-            before(graph)
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        if self._before is not None:
+            self._before(graph)
         take_flex(graph.owning_module, is_marked)
 
-    config.pre_grad_custom_pass = take_marked
+    def uuid(self) -> Any:
+        if self._before is not None and not isinstance(self._before, CustomGraphPass):
+            return None  # nobody knows what that one does
+        return f"neptune {__version__}", self._before and self._before.uuid()
+
+
+def _join_inductor() -> None:
+    """Let inductor take marked operations."""
+    from torch._inductor import config
+
+    config.pre_grad_custom_pass = _TakeMarked(config.pre_grad_custom_pass)
     if hasattr(config, "pre_grad_pass_timing"):
         # a compiled graph from inductor's cache names modifiers that this process has to know
         config.pre_grad_pass_timing = "early"

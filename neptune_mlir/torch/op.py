@@ -156,33 +156,26 @@ def run(
     like = again.signature(tensors, (mods, scale, is_causal, return_lse))
     made = again.call(tensors, like)
     if made is not None:
-        return _results(q, made)
+        return _results(made)
     key = (*key_of(q, k, v, attn_mask, mods, scale, is_causal), return_lse)
     kernel = _kernels.get(key)
     if kernel is None:
         program = program_of(
-            q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=_rows_first(q)
+            q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=True
         )
         target = target_of(q.device)
         kernel = _kernels[key] = compile(program, target=target, on_demand=True)
     arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
     made = kernel(*arguments)
     again.remember(tensors, like, kernel, arguments)
-    return _results(q, made if return_lse else (made,))
+    return _results(made if return_lse else (made,))
 
 
-def _results(
-    q: torch.Tensor, made: Sequence[torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The operation's results, of the kernel's."""
-    out = made[0].transpose(1, 2) if _rows_first(q) else made[0]
-    return out, made[1] if len(made) > 1 else None
-
-
-def _rows_first(q: torch.Tensor) -> bool:
-    """Whether a result has the heads of a row together in memory, as torch's own has: models go on
-    with rows of all heads, and a copy costs a CPU as much as small attention."""
-    return q.device.type == "cpu"
+def _results(made: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The operation's results, of the kernel's. The heads of a row lie together in memory, as
+    torch's own: models go on with rows of all heads, and a copy costs as much as small attention.
+    """
+    return made[0].transpose(1, 2), made[1] if len(made) > 1 else None
 
 
 def by_rows(x: torch.Tensor) -> torch.Tensor:
@@ -339,9 +332,7 @@ def modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
 def _new_result(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Memory of the result, laid out as kernels do."""
     batch, heads, rows, _ = q.shape
-    if _rows_first(q):
-        return q.new_empty(batch, rows, heads, v.shape[3]).transpose(1, 2)
-    return q.new_empty(batch, heads, rows, v.shape[3])
+    return q.new_empty(batch, rows, heads, v.shape[3]).transpose(1, 2)
 
 
 # What `torch.library.custom_op` would make, without the checks that it does in each call.

@@ -213,7 +213,8 @@ def _judged(
     all_moved = partial(jittered, constants=-1.0)
     apart = [programs.unequal(arguments, generator) for _ in range(DRAWS)]
     moved = [arguments] * ORDERS * odd  # (in other orders)
-    moved += [_changed(all_moved, programs, arguments, generator) for _ in range(AGAIN * odd)]
+    for move in (all_moved, moved_alike) if odd else ():
+        moved += [_changed(move, programs, arguments, generator) for _ in range(AGAIN)]
     programs.prepare([*nearby, *apart], [programs.exact])
     near, unequal = ([programs.exact(a) for a in several] for several in (nearby, apart))
     _prepare_orders(programs, moved, 1)

@@ -14,6 +14,7 @@ the chunks (paper, Algorithm 2):
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -53,7 +54,7 @@ LONG_CHUNK = 32  # tiles
 PIECES = 16  # times as many programs as a target runs at once, of streams that data end
 MOST_CHUNKS = 128  # a join takes them all at once
 ROWS = 4  # times as many programs of rows, which have little under way while they reduce a tile
-MOST_OF_ROWS = 1024  # chunks of rows: what is joined is a number of each
+MOST_OF_ROWS = 512  # chunks of rows: what is joined is a number of each
 JOIN = 19, 20  # what a stream that is cut may take, of the time of one that is not
 CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
@@ -64,6 +65,13 @@ AROUND = 2  # tiles of a stream, in whose time a program loads its rows and stor
 # Joins of up to so many chunks have kernels of their own, whose programs take so many columns (0:
 # by the rule). One that is made for all chunks there can be takes as long for 9.
 SMALL_JOINS = {FEW_CHUNKS: 0, 32: 128}
+WIDE = 512  # columns of a row that fills a program, for FEW_CHUNKS
+
+
+def small_joins(domain: Sequence[int]) -> dict[int, int]:
+    """SMALL_JOINS, and a join of two chunks of wide rows: a program takes several of these, and
+    asks for nothing that is not there."""
+    return {**({2: 0} if max(domain) >= WIDE else {}), **SMALL_JOINS}
 
 
 def stream_axes(stream: Any) -> list[FusedAxis]:
@@ -168,14 +176,14 @@ def _live_tiles(stream: Any, values: Values, size: int) -> list[int]:
 
 
 def _own_tiles(nests: list[FusedNest], sizes: list[int], axis: int) -> int:
-    """How many tiles of a stream load as many bytes as the results of products along it take, which
-    are stored and loaded once. `sizes`: of a tile, along each axis."""
+    """How many tiles of a stream load as many bytes as the results of products along it take.
+    `sizes`: of a tile, along each axis."""
     made = {nest.key for nest in nests}
     loaded: dict[str, int] = {}  # by tensor: elements that two products read come once
     results = 0
     for nest, *factors in contractions(nests):
         if axis in nest.reduced_axes:
-            results += 2 * PARTIAL * math.prod(sizes[a] for a in nest.result_axes)
+            results += PARTIAL * math.prod(sizes[a] for a in nest.result_axes)
         for f in factors:
             if axis in T.axes_of(f) and f.attr not in made:
                 count = math.prod(sizes[a] for a in T.axes_of(f))

@@ -63,7 +63,7 @@ from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, SMALL_JOINS
+from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
@@ -99,7 +99,8 @@ from neptune_mlir.transforms.schedule.tile_cuts import (
     divisors,
     equal_quotients,
     part_of,
-    power_of,
+    power_of_2,
+    tiles_beside,
     within_pages,
 )
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -114,6 +115,7 @@ WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
+SHARING = 4  # rows of a tile that a row beside them is loaded for once
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
 # one, beside those that share its operand.
 FEW = (64, 16, 1)
@@ -170,8 +172,8 @@ def tile(
                 )
             TILE.set(op.operation, chosen)
             any_number = isinstance(op, N.GlobalOp) and op.domain[0] == DYNAMIC
-            joins = SMALL_JOINS.items() if any_number else ()
-            few = [(n, replace(wishes, columns=c)) for n, c in joins if n < chosen[0]]
+            joins = small_joins(op.domain) if any_number else {}
+            few = [(n, replace(wishes, columns=c)) for n, c in joins.items() if n < chosen[0]]
             if few:
                 TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
         kernels = kernel_ops(function)
@@ -228,9 +230,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     else:
         stream, most = _row_sizes(sizes, op, nests, parallel, axis, reduced, wishes)
     if inner is not None:
-        beside = columns_beside(op, nests, axis, _chip_of(op)) if not stream else 0
-        if beside:
-            stream, most = domain[axis], power_of(domain[axis]) * beside
+        across, beside = (0, 0) if stream else columns_beside(op, nests, axis, inner, _chip_of(op))
+        stream, most = (across, power_of_2(across) * beside) if beside else (stream, most)
         width = beside or WHOLE_PARALLEL
         sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
@@ -246,8 +247,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
         limit = max(_tile_words(op), most) // _words(nests)
-        cuts = cut_to(limit, order, chosen, domain, _tiles_beside(op, nests))
-        chosen |= {a: part_of(divided.get(a), n) for a, n in cuts.items()}
+        chosen |= cut_to(limit, order, chosen, domain, tiles_beside(op, nests), divided)
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
@@ -324,18 +324,23 @@ def _row_sizes(
         return by_vector(sizes, list(op.domain), nests, parallel), most
     if found := _long_rows(op, nests, reduced, wishes):
         along, rows, sizes[along] = found
-        stream, most = sizes[along], power_of(rows * sizes[along])
+        stream, most = sizes[along], power_of_2(rows * sizes[along])
         if axis not in (along, None):  # as many of the rows that are reduced together
-            stream, rows = rows, 1
+            stream, rows = _rows_together(nests, axis, along, rows, sizes), 1
     sizes.update((a, rows or map_rows(nests, bool(_chip_of(op)))) for a in parallel[-1:])
     return stream, most
 
 
-def _tiles_beside(op: Any, nests: Sequence[FusedNest]) -> list[set[int]]:
-    """The axes of tiles that a program has: in a join each nest has one of its own."""
-    if isinstance(op, N.GlobalOp):
-        return [set(nest.loops) for nest in nests]
-    return [set(range(len(list(op.domain))))]
+def _rows_together(
+    nests: Sequence[FusedNest], axis: int, along: int, rows: int, sizes: dict[int, int]
+) -> int:
+    """How many rows a tile has that are reduced together; SHARING, and fewer elements of each (set
+    in `sizes`), where they are read beside a row that all of them share."""
+    reads = [T.axes_of(r) for nest in nests for r in nest.reads if along in T.axes_of(r)]
+    if rows == 1 and any(axis not in axes for axes in reads):
+        sizes[along] = max(1, sizes[along] // SHARING)
+        return SHARING
+    return rows
 
 
 def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[int, int]:

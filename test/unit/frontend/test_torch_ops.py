@@ -125,3 +125,38 @@ def test_a_tile_of_unknown_shape_is_a_diagnostic():
     """An exception in a function of MLIR's walk came out as a RuntimeError."""
     with pytest.raises(LoweringError, match="a tile of dynamic shape"):
         neptune_mlir.compile(from_torch(torch.linalg.det, (torch.randn(3, 5, 5),)))
+
+
+class Held(torch.nn.Module):
+    """Parameters and buffers in lists: torch-mlir takes results of operations there alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.v = (torch.nn.Parameter(torch.randn(5)) for _ in range(2))
+        self.register_buffer("order", torch.tensor([2, 0, 1]))
+        self.table = torch.nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, x):
+        bias = torch.cat((self.q, torch.zeros_like(self.v), self.v)).view(5, 3)
+        stacked = torch.stack([self.q, x[0], self.v])
+        return x[:, self.order], x @ bias, stacked, torch.cat([self.q, self.v]), self.table[
+            self.order
+        ]
+
+
+def test_parameters_in_lists():
+    agrees(Held(), torch.randn(4, 5))
+
+
+def test_heads_of_one_element():
+    """A product over one element of several is a kernel without parallel axes on some tiles."""
+    weight, bias = torch.randn(36, 12), torch.randn(36)
+    seen = torch.ones(16, 16).tril()[None, None]
+
+    def program(x):
+        made = torch.nn.functional.linear(x, weight, bias).split(12, 2)
+        q, k, v = (y.view(4, 16, 12, 1).transpose(1, 2) for y in made)
+        s = (q @ k.mT).masked_fill(seen == 0, -torch.inf).relu()
+        return (s @ v).transpose(1, 2).reshape(4, 16, 12)
+
+    agrees(program, torch.randn(4, 16, 12), target="sm_90a")

@@ -82,3 +82,21 @@ def test_a_norm_over_an_axis_across_arrays_loads_them_once():
     check(p, (2, 24, 300))
     loads = [line for line in simulated(p).assigned.splitlines() if "extract_slice %arg0" in line]
     assert len(loads) == 1
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_sums_over_rows_that_threads_do_not_share(dtype):
+    """A thread has 16 bytes of each row."""
+    p = n.Program("columns")
+    i, j = p.axis("i", 40), p.axis("j", 1024)
+    p.output(2.0 * n.sum(p.input("x", i, j, dtype=dtype)[i, j] * 1.0, i), j)
+    check(p, (40, 1024), dtype=dtype)
+    assert "gpu.barrier" not in str(simulated(p).module)
+
+
+def test_rows_that_are_reduced_together_share_what_stands_beside_them():
+    p = n.Program("hinge")
+    i, j = p.axis("i", 24), p.axis("j", 600)
+    x, y = p.input("x", i, j)[i, j], p.input("y", j)[j]
+    p.output(n.mean(n.maximum(1.0 - x * y, 0.0), i, j))
+    check(p, (24, 600), (600,))

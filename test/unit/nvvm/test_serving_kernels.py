@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.dialects.attributes import TILE
+from neptune_mlir.analysis.tiles import foralls, nested
+from neptune_mlir.dialects.attributes import CONSUMERS, TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
-from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines import gpu, nvvm, runner
 from neptune_mlir.pipelines.cases import short_parts
 from neptune_mlir.runtime.plan import evaluate
+from neptune_mlir.targets.nvidia import nvidia
+from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.gpu import longest_first
+from neptune_mlir.transforms.gpu.streams import chains_of
 from support.chips import run_kernels
 from support.chips.run_kernels import Simulated, Specialised
 from support.serving_cases import Paged, in_bytes, of_tree, ragged_sequences
@@ -108,6 +112,19 @@ def test_pages_of_a_tile_come_by_a_loop():
         return nvvm.emit_tiles(module, "target", target="sm_90a").count("cp.async.bulk.tensor")
 
     assert boxes(16) < boxes(32)
+
+
+def test_what_ends_a_stream_does_not_part_its_loops():
+    """A length is read between the loop of whole tiles and the one with a mask: the first product
+    of one still runs beside the last of the other."""
+    program = ops.paged_attention(head_dim=64, page_size=64, q_len=None, dtype="f16")
+    module, _ = compiler.lower_text(program.to_mlir(), "test", "sm_90a", None, "tile")
+    with module.context, registry.collect_remarks():
+        gpu.run(module, runner.until(nvvm.to_kernels(nvidia("sm_90a"), ""), "partition-warps"))
+    (forall,) = [f for f in foralls(module) if CONSUMERS.on(f)]
+    loops = [loop for loop in nested(forall.regions[0].blocks[0]) if loop.name == "scf.for"]
+    starts = [loop for loop in loops if len(list(loop.results)) > 1]
+    assert [len(chain) for chain in chains_of(forall, starts.__contains__)] == [2]
 
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])

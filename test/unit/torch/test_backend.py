@@ -2,6 +2,7 @@
 """`torch.compile(backend="neptune")`: attention is ours, the rest is inductor's or eager."""
 
 import importlib
+import pickle
 import sys
 from pathlib import Path
 
@@ -247,3 +248,14 @@ def test_where_nothing_is_ours_the_program_is_inductors(monkeypatch):
             counts = torch._dynamo.utils.counters["inductor"]
             found.append((counts["fxgraph_cache_miss"], counts["fxgraph_cache_hit"]))
     assert found == [(1, 0), (0, 1)]
+
+
+def test_inductor_can_keep_what_it_compiled():
+    """Its cache pickles the passes in its configuration: with one that cannot be, it keeps nothing,
+    of any program of the process."""
+    from torch._inductor import config
+    from torch._inductor.custom_graph_pass import CustomGraphPass
+
+    ours = config.pre_grad_custom_pass
+    assert isinstance(ours, CustomGraphPass) and ours.uuid()
+    assert pickle.loads(pickle.dumps(ours)).uuid() == ours.uuid()
