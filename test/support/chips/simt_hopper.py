@@ -64,8 +64,8 @@ class HopperBlock(simt.Block):
         # of each warp's products that were not waited for: first and last byte of what they read
         self._reads: list[tuple[int, int]] = []
         self.read: list[list[list[tuple[int, int]]]] = [[] for _ in range(warps)]
-        # of the same products, the op that has its left factor in registers (None: in memory)
-        self.held: list[list[Op | None]] = [[] for _ in range(warps)]
+        # of the same products, the op and what its left factor has in registers
+        self.held: list[list[tuple[Op, list[np.ndarray]]]] = [[] for _ in range(warps)]
         self.products, self.products_by_warp = 0, 0  # of warp groups; small ones, of single warps
         super().__init__(kernel, memory, arguments, number)
         assert not any(self.boxes), "a block ends while its shared memory is being read"
@@ -336,7 +336,7 @@ class HopperBlock(simt.Block):
         out = [np.zeros(self.threads, np.float32) for _ in range(count)]
         for group in np.flatnonzero(groups.all(1)):
             here = slice(group * GROUP, (group + 1) * GROUP)
-            total = np.zeros((64, width), np.float32)
+            total, taken = np.zeros((64, width), np.float32), list[np.ndarray]()
             moved_left = iter(moves)
             for k, (place, move, _, dtype, left, keep, *turned) in enumerate(steps):
                 values = [v[here] for v in operands]
@@ -346,6 +346,7 @@ class HopperBlock(simt.Block):
                 else:
                     words = [values[int(x) - count] for x in re.findall(r"\$(\d+)", left)]
                     a = _from_words(words, dtype)
+                    taken += words
                 moved = int(move)
                 b = self._matrix(values[int(place) - count], moved, width, dtype, turned[1] == "1")
                 if k == 0 and keep == "p":
@@ -358,9 +359,11 @@ class HopperBlock(simt.Block):
             self.apart[group].clear()  # a product is of four warps
             for warp in range(4 * group, 4 * group + 4):
                 self.read[warp].append(self._reads.copy())
-                again = any(op is self.op for op in self.held[warp])
-                assert not again, "registers that a product reads are written"
-                self.held[warp].append(None if steps[0][4] == "a" else self.op)
+                before = [words for op, words in self.held[warp] if op is self.op]
+                pairs = (both for words in before for both in zip(words, taken, strict=True))
+                same = all(np.array_equal(one, other) for one, other in pairs)
+                assert same, "registers that a product reads are written"
+                self.held[warp].append((self.op, taken))
             self._reads.clear()
         return out
 
