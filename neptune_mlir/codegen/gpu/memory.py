@@ -232,7 +232,7 @@ class Memory:
     def read_tile(
         self, layout: Layout, dtype: str, pointer: Callable[[list[Index]], Any]
     ) -> list[Any]:
-        """What a thread holds of a tile in memory; neighbours of 8 or 16 bits in pairs where it
+        """What a thread holds of a tile in memory; neighbours of up to 32 bits in pairs where it
         holds pairs.
 
         Args:
@@ -245,7 +245,7 @@ class Memory:
                 return self._read_runs(layout, pointer, last, run)
         first = layout.reg[0] if layout.reg else Digit(None, 1)
         rest = [d for part in (layout.reg[1:], layout.lane, layout.warp) for d in part]
-        pairs = size <= 2 and dtype != "i1" and not layout.padded
+        pairs = size <= 4 and dtype != "i1" and not layout.padded
         pairs = pairs and first.dim == last and first.stride == 1
         pairs = pairs and first.size % 2 == 0
         pairs = pairs and all(d.stride % 2 == 0 for d in rest if d.dim == last)
@@ -370,21 +370,23 @@ class Memory:
 
     def load_global(self, array: Array, window: Window, layout: Layout) -> list[Any]:
         """The elements of a window that this thread holds; 0 outside of what exists."""
+        return list(self.load_each(array, window, layout))
+
+    def load_each(self, array: Array, window: Window, layout: Layout) -> Iterator[Any]:
+        """The same, each access where it is asked for."""
         s = self.s
-        found: list[Any] = []
         kind = self.memory_type(array.dtype)
         vector = self._vector(array, window, layout)
         along = guarded.guarded(self, array, window, layout)
         if along is not None:
-            return guarded.load(self, array, window, layout, vector, along)
+            yield from guarded.load(self, array, window, layout, vector, along)
+            return
         size = element_bytes(array.dtype) * vector
         for inside, pointer in addresses(self, array, window, layout, vector, self.threads):
             wide = self.load_element(pointer, self._wide(array.dtype, vector), size)
             for value in [wide] if vector == 1 else self.unpack(wide, vector, kind):
                 value = self.from_memory(value, array.dtype)
-                zero = s.constant(0, value.type)
-                found.append(s.select(inside, value, zero))
-        return found
+                yield s.select(inside, value, s.constant(0, value.type))
 
     def _wide(self, dtype: str, vector: int) -> Any:
         kind = self.memory_type(dtype)
