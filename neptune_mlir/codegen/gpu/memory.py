@@ -291,7 +291,7 @@ class Memory:
         for value, position in zip(values, self.threads.positions(layout), strict=True):
             offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
             inside = self.in_bounds(position, layout.shape) if layout.padded else None
-            with _if(self.s, inside):
+            with under(self.s, inside):
                 self.store_element(
                     self.to_memory(value, tile.dtype), self.shared_pointer(offset),
                     tile.layout.element,
@@ -439,7 +439,7 @@ class Memory:
         for start in range(0, len(positions), vector):
             groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
         for condition, starts in groups.items():
-            with _if(self.s, condition):
+            with under(self.s, condition):
                 for start in starts:
                     parts = [
                         self.to_memory(v, array.dtype) for v in values[start : start + vector]
@@ -461,7 +461,7 @@ class Memory:
         for start in range(0, len(positions), vector):
             groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
         for condition, starts in groups.items():
-            with _if(self.s, condition):
+            with under(self.s, condition):
                 for start in starts:
                     pointer = self.address(array, window, positions[start])
                     self.s.chip.add_in_memory(values[start : start + vector], pointer)
@@ -526,7 +526,7 @@ class Memory:
         for value, position in zip(values, positions, strict=True):
             offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
             inside = self.in_bounds(position, layout.shape) if layout.padded else None
-            with _if(self.s, inside):
+            with under(self.s, inside):
                 size = tile.layout.element * vector
                 self.store_element(value, self.shared_pointer(offset), size)
 
@@ -577,8 +577,8 @@ def _ends_between(limit: Any, width: int) -> bool:
     return not isinstance(limit, int) or limit % width == 0
 
 
-class _if:
-    """`with _if(s, condition):` emits under a condition; None is always true."""
+class under:
+    """`with under(s, condition):` emits under a condition; None is always true."""
 
     def __init__(self, scalars: Scalars, condition: Any):
         self.s, self.condition = scalars, condition
@@ -596,6 +596,3 @@ class _if:
         if error[0] is None:
             scf.YieldOp([])
         self.context.__exit__(*error)
-
-
-under = _if
