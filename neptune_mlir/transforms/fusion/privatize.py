@@ -54,7 +54,7 @@ LONG_CHUNK = 32  # tiles
 PIECES = 16  # times as many programs as a target runs at once, of streams that data end
 MOST_CHUNKS = 128  # a join takes them all at once
 ROWS = 4  # times as many programs of rows, which have little under way while they reduce a tile
-MOST_OF_ROWS = 512  # chunks of rows: what is joined is a number of each
+MOST_OF_ROWS = 1024  # chunks of rows: what is joined is a number of each
 JOIN = 19, 20  # what a stream that is cut may take, of the time of one that is not
 CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
@@ -123,12 +123,14 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     are (`_most_by_bytes`).
     """
     nests = nests_of(stream, values)
+    axes = axes_of(stream, nests, stream.axis.value)
     rows, most = not multiplies_matrices(nests), MOST_CHUNKS
     if rows:
         programs, each, most = ROWS * programs, ROWS * each, MOST_OF_ROWS
+        if any(not ix.is_static(axis.extent) for axis in axes):
+            most //= 2  # of which the join has a tile for the most that a call may have
     grid: Index = 1
     least = 1  # of `grid`
-    axes = axes_of(stream, nests, stream.axis.value)
     along = [r for n in nests for r in n.reads if stream.axis.value in T.axes_of(r)]
     beside = {a for r in along if r.args for a in T.axes_of(r.args[-1])}
     for k, axis in enumerate(axes):
