@@ -8,7 +8,7 @@
 
 enum { WORKSPACE_ALIGNMENT = 256, LARGEST_GRID = 0x7fffffff, DEVICE_ORDINAL = 9 };
 /* columns of a panel of a tensor map: rows of 128 bytes (or half of them); bytes of a sector */
-enum { PANEL = 64, SECTOR = 32 };
+enum { PANEL = 64, ROW = 128, SECTOR = 32 };
 
 typedef struct call {
   np_arena arena;
@@ -418,17 +418,19 @@ static neptune_status add_array(call *c, np_parameters *p, np_place place) {
   return status;
 }
 
-/* ["map", kind, number, dimension of rows (-1: none), rows, columns (0: no panels), panel]. */
+/* ["map", kind, number, dimension of rows (-1: none), rows, columns (0: no panels), panel,
+   1 for f32 that the copy engine rounds to TF32]. */
 neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np_json *operand) {
   const np_json *box_of = operand->items + 3;
   const int64_t rows_dim = box_of[0].integer, rows = box_of[1].integer, columns = box_of[2].integer;
   const int64_t panel = operand->count > 6 ? operand->items[6].integer : PANEL;
-  const int64_t size = (int64_t)np_size_of(view->dtype);
+  const bool rounds = operand->count > 7 && operand->items[7].integer;
+  const int64_t size = (int64_t)np_size_of(view->dtype), row = panel * size;
   uint64_t extents[NEPTUNE_MAX_RANK + 2], strides[NEPTUNE_MAX_RANK + 2];
   uint32_t box[NEPTUNE_MAX_RANK + 2], ones[NEPTUNE_MAX_RANK + 2], axes = 0;
   unsigned char *room = np_parameter_room(p, TENSOR_MAP_BYTES, 64);
   if (!room || view->rank < 1 || rows_dim < -1 || rows_dim >= view->rank - 1 || rows < 1 ||
-      columns < 0 || (panel != PANEL && panel != PANEL / 2))
+      columns < 0 || (row != ROW && row != ROW / 2))
     return np_fail(NEPTUNE_BAD_FILE, "a kernel takes a tensor map of another kind");
   memset(room, 0, TENSOR_MAP_BYTES);
   if (np_elements(view->rank, view->shape) == 0) /* there is nothing to bring, and no address */
@@ -460,10 +462,11 @@ neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np
   }
   for (uint32_t d = 0; d < axes; ++d)
     ones[d] = 1;
-  int type = strcmp(view->dtype, "bf16") == 0 ? 9 : 6; /* CUtensorMapDataType */
+  bool is_bf16 = strcmp(view->dtype, "bf16") == 0;
+  int type = size == 4 ? (rounds ? 11 : 7) : is_bf16 ? 9 : 6; /* CUtensorMapDataType */
   /* rows of 128 or 64 bytes are swizzled; L2 brings 256 bytes where every box is whole sectors */
   int error = np_open_driver()->cuTensorMapEncodeTiled(
-      room, type, axes, view->data, extents, strides, box, ones, 0, panel == PANEL ? 3 : 2,
+      room, type, axes, view->data, extents, strides, box, ones, 0, row == ROW ? 3 : 2,
       whole_sectors ? 3 : 2, 0);
   return error ? np_driver_fail(error, "cuTensorMapEncodeTiled") : NEPTUNE_OK;
 }

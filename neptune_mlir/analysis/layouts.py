@@ -249,12 +249,14 @@ def _sources_across(needed: Layout, held: Layout, distance: int) -> Any:
 
 
 def blocked(
-    shape: Sequence[int], lanes: int, warps: int, vector: int = 1, apart: bool = False
+    shape: Sequence[int], lanes: int, warps: int, vector: int = 1, apart: bool = False,
+    across: tuple[int, int] | None = None,
 ) -> Layout:
     """Consecutive threads hold consecutive elements of the last dimension, `vector` at a time.
 
     Fits any shape: what does not divide is padding, threads left over replicate. `apart`: warps
     take rows of their own where there are several, so that what is summed of a row stays in a warp.
+    `across`: a dimension and so many lanes that are side by side along it, behind the others.
     """
     done = [1] * len(shape)  # elements of each dimension that the digits so far cover
 
@@ -281,7 +283,9 @@ def blocked(
         done[-1] = vector
     inward = range(len(shape))
     outward = inward[::-1]
-    lane = fill(lanes, outward)
+    lane = (*fill(lanes // across[1], outward), *fill(across[1], (across[0],))) if across else (
+        fill(lanes, outward)
+    )
     warp = fill(warps, inward if apart else outward)
     for dim in outward:
         rest = -(-shape[dim] // done[dim])

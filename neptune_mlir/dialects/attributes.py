@@ -438,7 +438,10 @@ SWAPPED = Mark(
     "swapped", MARK, "a matmul",
     "its factors change places: the result is computed transposed",
     writers=("transforms.gpu.assign_layouts",),
-    readers=("codegen.gpu.kernels", "transforms.hopper.specialize_warps"),
+    readers=(
+        "codegen.gpu.kernels", "transforms.hopper.run_on_products",
+        "transforms.hopper.specialize_warps",
+    ),
 )  # fmt: skip
 PARTIAL = Mark(
     "partial", MARK, "a sum",

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.analysis.fused_nests import nests_of
 from neptune_mlir.analysis.tile_axes import extents_of
 from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.dialects.attributes import PRODUCT
 from neptune_mlir.dialects.neptune import StreamOp
+from neptune_mlir.dialects.nests import Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.plan import Expression, evaluate
@@ -30,7 +32,7 @@ from neptune_mlir.targets.product_tiles import (
     tiles_of,
     whole_cycles,
 )
-from neptune_mlir.targets.warp_groups import PANEL
+from neptune_mlir.transforms.schedule.group_sizes import factor_size
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 
 
@@ -54,9 +56,11 @@ def product_of(module: Any) -> Product | None:
     streamed = cuts and column == stream.axis.value
     if not streamed and stream != kernels[-1]:
         return None
+    size = factor_size(nests_of(stream, Values()))
     return Product(
-        extents[row], extents[column], others, extents[summed], streamed, cuts and not streamed
-    )
+        extents[row], extents[column], others, extents[summed], streamed, cuts and not streamed,
+        size,
+    )  # fmt: skip
 
 
 def extent_of(extent: Any) -> Expression | None:
@@ -99,7 +103,8 @@ def tiles_worth(product: Product) -> tuple[tuple[ProductTile, ...], tuple[Produc
 def _chunks(product: Product, tile: ProductTile) -> int:
     """About as many as `privatize` makes."""
     tiles = evaluate(tiles_of(product, tile), (), (), MULTIPROCESSORS)
-    return max(1, min(MULTIPROCESSORS // max(1, tiles), -(-product.length // PANEL)))
+    steps = evaluate(product.steps, (), (), MULTIPROCESSORS)
+    return max(1, min(MULTIPROCESSORS // max(1, tiles), steps))
 
 
 class Fastest:

@@ -292,7 +292,7 @@ class Driver(ABC):
         """128 bytes that tell a copy engine how to bring or write boxes of an array.
 
         Args:
-            dtype: f16, bf16 or f32.
+            dtype: f16, bf16, f32, or tf32: f32 that is rounded to that where it is brought.
             extents, box: elements along each axis, innermost first; rows of a box are 128 or 64
                 bytes and lie swizzled in shared memory; what is outside of the array comes as 0,
                 and is never written.

@@ -229,7 +229,7 @@ class CallAgain:
                         rows["pointer"].append(row)
                     elif 0 not in array.shape:
                         shape = map_shape(array, *operand[3:])
-                        words, kept = self._driver.map_words(array.dtype, *shape)
+                        words, kept = self._driver.map_words(*shape)
                         rows["map"].append([*row, -1, *words])  # no address is encoded yet
                         keep.append(kept)
             at += width

@@ -87,7 +87,8 @@ def in_two(array: ArrayView, dim: int) -> list[Any]:
 
 
 def tensor_map(
-    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL
+    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL,
+    rounds: int = 0,
 ) -> Any:
     """What the copy engine needs to bring or write boxes of `rows` x `columns` elements: 128 bytes,
     encoded again only for another address or shape.
@@ -99,30 +100,36 @@ def tensor_map(
     Args:
         rows_dim: the dimension of the array that rows are along; -1 for boxes of one row.
         columns: of whole panels; 0 for a map without panels, of boxes that begin at any column.
-        panel: its columns, 64 or 32: rows of 128 or 64 bytes.
+        panel: its columns: rows of 128 or 64 bytes.
+        rounds: 1 for f32 that is rounded to TF32 on its way.
     """
-    key = (array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns, panel)
+    key = (
+        array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns, panel,
+        rounds,
+    )  # fmt: skip
     found = _maps.get(key)
     if found is None:
         if len(_maps) >= _MAPS_LIMIT:
             _maps.clear()
-        found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel)
+        found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel, rounds)
     return found
 
 
 def _encode(
-    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int
+    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int,
+    rounds: int,
 ) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
         return map_room()
-    shape = map_shape(array, rows_dim, rows, columns, panel)
-    return driver.tensor_map(array.dtype, array.address, *shape)
+    dtype, *shape = map_shape(array, rows_dim, rows, columns, panel, rounds)
+    return driver.tensor_map(dtype, array.address, *shape)
 
 
 def map_shape(
-    array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL
-) -> tuple[list[int], list[int], list[int]]:
-    """Extents, strides in bytes and box of the axes of `tensor_map`, of an array with elements."""
+    array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL, rounds: int = 0
+) -> tuple[str, list[int], list[int], list[int]]:
+    """The type of elements, and of the axes of `tensor_map` extents, strides in bytes and box, of
+    an array with elements."""
     size = SIZES[array.dtype]
     rest = [d for d in reversed(range(len(array.shape) - 1)) if d != rows_dim]
     # an axis of one element may have any stride, but the encoding checks it
@@ -140,7 +147,7 @@ def map_shape(
         extents = [panel, height, width // panel, *others]
         strides = [steps[0], panel * size, *steps[1:]]
         box = [panel, rows, columns // panel, *ones]
-    return extents, strides, box
+    return "tf32" if rounds else array.dtype, extents, strides, box
 
 
 _C_TYPES: dict[str, Any] = {

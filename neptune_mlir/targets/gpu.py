@@ -36,6 +36,10 @@ class MatrixInstruction:
             (see `spread`).
         precision: what a program has to allow (`neptune.precision`) for its operands to be rounded
             so; "" where they are not.
+        in_order: whether this is a form of another whose elements of k are in the order that the
+            chip numbers them in, not in that of accumulators.
+        neighbours: whether the two rows that a thread has of A and of C, half of m apart, are
+            those of a tile that are neighbours.
     """
 
     name: str
@@ -52,13 +56,16 @@ class MatrixInstruction:
     together: int = 1
     precision: str = ""
     columns: int = 1
+    in_order: bool = False
+    neighbours: bool = False
 
     @property
     def label(self) -> str:
         """What the IR calls it: no two instructions of a chip have the same."""
         side = f" x {self.together}" if self.together > 1 else ""
         side += f" / {self.columns}" if self.columns > 1 else ""
-        return f"{self.m // self.together}x{self.n}x{self.k} {self.operand}{side}"
+        order = (" in order" if self.in_order else "") + (" pairs" if self.neighbours else "")
+        return f"{self.m // self.together}x{self.n}x{self.k} {self.operand}{order}{side}"
 
     def wide(self, count: int) -> MatrixInstruction:
         """`count` of this instruction, their rows interleaved: row r of each is row
@@ -72,6 +79,16 @@ class MatrixInstruction:
             for text in (self.a, self.c)
         )
         return replace(self, m=self.m * count, a=a, c=c, together=count)
+
+    def paired(self) -> MatrixInstruction:
+        """This instruction with other rows of a tile as its own: 2 r and 2 r + 1 are what a thread
+        has, where its rows r and r + m / 2 are. So what it reads of A along m are neighbours."""
+        half = self.m // 2
+        a, c = (
+            re.sub(rf"m:2\*{half}\b", "m:2*1", re.sub(rf"m:{half}\*1\b", f"m:{half}*2", text))
+            for text in (self.a, self.c)
+        )
+        return replace(self, a=a, c=c, neighbours=True)
 
     def spread(self, count: int) -> MatrixInstruction:
         """This instruction with its columns `count` apart: `count` pieces along n take turns with
@@ -125,12 +142,14 @@ class GpuTarget:
     resident: int
     thread_registers: int
 
-    def matrix_for(self, dtype: str, precision: str = "") -> tuple[MatrixInstruction, ...]:
+    def matrix_for(
+        self, dtype: str, precision: str = "", in_order: bool = False
+    ) -> tuple[MatrixInstruction, ...]:
         """The matrix instructions whose operands have this element type, for a program that
-        allows rounding to `precision`."""
-        return tuple(
-            m for m in self.matrix if m.operand == dtype and m.precision in ("", precision)
-        )
+        allows rounding to `precision`. `in_order`: of each the form that is, where there is one."""
+        found = [m for m in self.matrix if m.operand == dtype and m.precision in ("", precision)]
+        ordered = [m for m in found if m.in_order]
+        return tuple(ordered if in_order and ordered else [m for m in found if not m.in_order])
 
     @property
     def overlaps_launches(self) -> bool:
@@ -168,5 +187,7 @@ class GpuTarget:
         """The matrix instruction with this label."""
         base, _, columns = label.partition(" / ")
         base, _, count = base.partition(" x ")
+        base, pairs, _ = base.partition(" pairs")
         found = next(m for m in self.matrix if m.label == base).wide(int(count or 1))
+        found = found.paired() if pairs else found
         return found.spread(int(columns)) if columns else found

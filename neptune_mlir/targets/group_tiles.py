@@ -14,7 +14,6 @@ from neptune_mlir.targets.nvidia import Rates
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.targets.warp_groups import (
     BESIDE_PRODUCTS,
-    ELEMENT,
     HALF,
     PANEL,
     PRODUCT_REGISTERS,
@@ -24,6 +23,7 @@ from neptune_mlir.targets.warp_groups import (
     STAGED,
     TILE_BYTES,
     WIDEST,
+    of_size,
     padded,
     panel_of,
     tile_bytes,
@@ -35,6 +35,7 @@ GROUP_THREADS = 128
 DEEP = 512  # points of a sum from which on a product's factors are cut along it
 BESIDE = 32  # registers that the only product of a program leaves for all else
 MOST_STREAM = 128  # points of the stream in a tile, by the rule
+BOXED = 2  # bytes of an element of a box
 
 
 def is_plain(shape: Shape) -> bool:
@@ -62,6 +63,11 @@ def group_count(shape: Shape, rows: int) -> int:
 def columns(shape: Shape) -> int:
     """Of a tile, where a result has more."""
     return WIDEST if is_plain(shape) else PANEL
+
+
+def panel(shape: Shape) -> int:
+    """Elements of a factor in a row of a whole panel."""
+    return of_size(PANEL, shape.size)
 
 
 def _columns(shape: Shape, cut: int) -> int:
@@ -113,7 +119,7 @@ def once_bytes(shape: Shape, rows: int) -> int:
     if is_plain(shape) or is_deep(shape):
         return 0
     if shape.once:
-        return rows * shape.once * ELEMENT
+        return rows * shape.once * shape.size
     return rows * (_depth_bytes(shape) + (shape.scores - 1) * _width_bytes(shape))
 
 
@@ -121,15 +127,15 @@ def step_bytes(shape: Shape, rows: int, stream: int, cut: int = 0) -> int:
     """Of the tiles of a step of the stream, or of a sum, those of rows and streamed points too.
     `cut`: columns, 0 for the rule's."""
     if is_plain(shape):
-        return stream * (rows + _columns(shape, cut)) * ELEMENT
+        return stream * (rows + _columns(shape, cut)) * shape.size
     if is_deep(shape):
-        return PANEL * (rows + stream) * ELEMENT
+        return panel(shape) * (rows + stream) * shape.size
     return _streamed_bytes(shape, rows, stream)
 
 
 def exchanged_bytes(shape: Shape, rows: int, stream: int) -> int:
     """Of the left factors that groups which share rows give each other."""
-    return shape.results * rows * stream * ELEMENT if sharing(shape.width) > 1 else 0
+    return shape.results * rows * stream * shape.size if sharing(shape.width) > 1 else 0
 
 
 def least_bytes(shape: Shape, choice: Choice) -> int:
@@ -163,25 +169,27 @@ def share_memory(shape: Shape, choice: Choice) -> bool:
 
 def _streamed_bytes(shape: Shape, rows: int, stream: int) -> int:
     """For so many streamed points: a row of each factor, and the tiles that have both."""
-    boxes = shape.boxes * tile_bytes(rows, stream, panel_of(stream, stream))
+    boxes = shape.boxes * tile_bytes(rows, stream, panel_of(stream, stream))  # of 16 bits
     return stream * _row_bytes(shape) + boxes
 
 
 def _row_bytes(shape: Shape) -> int:
     """For a row of each factor."""
     if shape.streamed:
-        return shape.streamed * ELEMENT
+        return shape.streamed * shape.size
     return _depth_bytes(shape) + _width_bytes(shape)
 
 
 def _depth_bytes(shape: Shape) -> int:
     """For a row of a factor along what its product sums over."""
-    return tile_bytes(1, padded(shape.depth), panel_of(padded(shape.depth), shape.depth))
+    depth = padded(shape.depth)
+    return tile_bytes(1, depth, panel_of(depth, shape.depth, shape.size), shape.size)
 
 
 def _width_bytes(shape: Shape) -> int:
     """For a row of a factor along the columns of the result."""
-    return tile_bytes(1, shape.width, panel_of(shape.width, shape.width))
+    width = shape.width
+    return tile_bytes(1, width, panel_of(width, width, shape.size), shape.size)
 
 
 def once_slots(target: GpuTarget, blocks: int, warps: int, needed: int, resident: bool) -> int:
@@ -208,7 +216,7 @@ def staged_panels(target: GpuTarget, blocks: int, warps: int, taken: int, most: 
 def most_stream(shape: Shape, rows: int) -> int:
     """The most points of the stream, up to MOST_STREAM, that registers and shared memory hold."""
     if is_plain(shape) or is_deep(shape):
-        return PANEL if is_plain(shape) else WIDEST
+        return panel(shape) if is_plain(shape) else WIDEST
     groups, across = group_count(shape, rows), sharing(shape.width)
     left = PRODUCT_REGISTERS.get(groups, 0) - _results(shape)
     if shape.results > 1 and (shape.band or not shape.light):
@@ -216,7 +224,7 @@ def most_stream(shape: Shape, rows: int) -> int:
     by_registers = left * 4 * across // _quarters(shape, groups)
     most = MOST_STREAM if across == 1 else PANEL  # of what groups share
     room = TILE_BYTES - once_bytes(shape, rows)
-    boxes = shape.boxes * rows * ELEMENT
+    boxes = shape.boxes * rows * BOXED
     each = resources.STAGES * (_row_bytes(shape) + boxes)
     if across > 1:  # with all that a block takes, for tiles are few
         room = SHARED_BYTES - RESERVED_BYTES - once_bytes(shape, rows)
@@ -255,12 +263,13 @@ def cycles(shape: Shape, choice: Choice) -> float:
     def product(columns: int, loaded: int) -> float:
         """Of an instruction: a group's rows, so many columns, DEPTH terms of which so many rows are
         loaded."""
-        taken = loaded * DEPTH * ELEMENT / rates.shared
-        return max(GROUP_ROWS * columns * DEPTH / rates.multiply_adds, taken)
+        taken = loaded * DEPTH * shape.size / rates.shared
+        rate = of_size(rates.multiply_adds, shape.size)
+        return max(GROUP_ROWS * columns * DEPTH / rate, taken)
 
     n, width = choice.stream, padded(shape.width)
     scores = shape.scores * (padded(shape.depth) // DEPTH) * product(n, GROUP_ROWS + n)
     results = shape.results * n / DEPTH * product(width, width)
-    read = shape.loads / LOADED_AT_ONCE + shape.boxes * ELEMENT / rates.shared
+    read = shape.loads / LOADED_AT_ONCE + shape.boxes * BOXED / rates.shared
     beside = GROUP_ROWS * (1 / rates.special + read)
     return (scores + results + STEP / group_count(shape, choice.rows)) / n + beside

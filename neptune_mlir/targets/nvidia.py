@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from neptune_mlir.targets import added
 from neptune_mlir.targets.gpu import BLOCK_BYTES, GpuTarget, MatrixInstruction
@@ -109,7 +109,13 @@ _TF32 = MatrixInstruction(
     chain="a", precision="tf32",
 )  # fmt: skip
 
-_MMA = (_mma("f16"), _mma("bf16"), _TF32)
+# The same with k as the chip numbers it: what a left factor in registers is, beside a right one
+# that warp groups read from shared memory.
+_TF32_ROWS = replace(
+    _TF32, a="reg[m:2*8 k:2*4] lane[k:4*1 m:8*1]", b="reg[k:2*4] lane[k:4*1 n:8*1]", in_order=True
+)
+
+_MMA = (_mma("f16"), _mma("bf16"), _TF32, _TF32_ROWS)
 KIB = 1024
 
 _TMA = ("cp.async", "tma")

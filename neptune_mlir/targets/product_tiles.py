@@ -4,7 +4,8 @@ by the number of programs rest on.
 
 A product of `rows` x `columns` results that sums over `length` elements has a program for each
 tile. A multiprocessor runs one at a time, so programs take rounds, and the last round may leave
-most of the chip idle. A step of PANEL elements takes a program the time of the matrix units where
+most of the chip idle. A step of PANEL elements of 16 bits (or as many bytes of others, whose
+instructions take as much longer) takes a program the time of the matrix units where
 few programs run; where all do, that in which the second-level cache gives the step's tiles to all.
 A sum that is cut into chunks has more programs of fewer steps; what they make is written, read
 again and added up by another kernel.
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.targets.nvidia import Rates
-from neptune_mlir.targets.warp_groups import ELEMENT, PANEL
+from neptune_mlir.targets.warp_groups import ELEMENT, PANEL, of_size
 
 Expression = Any
 CHIP: Expression = ["multiprocessors"]
@@ -41,6 +42,7 @@ class Product:
     Attributes:
         streamed: its columns are reduced (by exponentials, say), a chunk for each tile.
         cuts: its sums may be cut into chunks.
+        size: bytes of an element of its factors.
     """
 
     rows: Expression
@@ -49,6 +51,12 @@ class Product:
     length: Expression
     streamed: bool = False
     cuts: bool = True
+    size: int = ELEMENT
+
+    @property
+    def steps(self) -> Expression:
+        """Of a program whose sum is not cut."""
+        return ["ceildiv", self.length, of_size(PANEL, self.size)]
 
     @property
     def is_known(self) -> bool:
@@ -102,7 +110,7 @@ def tiles_of(product: Product, tile: ProductTile) -> Expression:
 def whole_cycles(product: Product, tile: ProductTile) -> Expression:
     """Of a product whose sums are not cut."""
     tile = _within(product, tile)
-    steps = ["ceildiv", product.length, PANEL]
+    steps = product.steps
     around = AROUND + REDUCED * tile.rows * tile.columns // 16 if product.streamed else AROUND
     return _rounds(tiles_of(product, tile), steps, tile, around)
 
@@ -111,7 +119,7 @@ def cut_cycles(product: Product, tile: ProductTile, chunks: Expression) -> Expre
     """Of a product whose sums are cut into so many chunks, and of joining these."""
     tile = _within(product, tile)
     programs = ["mul", chunks, tiles_of(product, tile)]
-    steps = ["ceildiv", ["ceildiv", product.length, PANEL], chunks]
+    steps = ["ceildiv", product.steps, chunks]
     moved = 2 * WORD * tile.rows * tile.columns // JOINED
     join = ["add", JOIN, ["floordiv", ["mul", programs, moved], CHIP]]
     return ["add", _rounds(programs, steps, tile, AROUND), join]

@@ -51,6 +51,7 @@ class Shape:
         once, streamed: elements of a row that programs load once, and of a streamed point, where
             results are so wide that groups share rows; 0: as `depth` and `width` say.
         shared: products whose results programs add up (`join-streams`).
+        size: bytes of an element of a factor.
     """
 
     depth: int
@@ -66,6 +67,7 @@ class Shape:
     once: int = 0
     streamed: int = 0
     shared: int = 0
+    size: int = 2
 
     def __str__(self) -> str:
         marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
@@ -73,6 +75,7 @@ class Shape:
             marks.append(f"{self.scores} scores {self.results} results")
         counts = ((name, getattr(self, name)) for name in ("loads", "boxes", "marks", "shared"))
         marks += [f"{n} {name}" for name, n in counts if n]
+        marks += [f"{self.size} bytes"] if self.size != 2 else []
         return " ".join([f"{self.depth}x{self.width}", *marks])
 
     def as_json(self) -> dict[str, Any]:
@@ -85,7 +88,7 @@ class Shape:
 
 _COUNTS = {  # of a Shape, at least
     "scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0, "once": 0, "streamed": 0,
-    "shared": 0,
+    "shared": 0, "size": 2,
 }  # fmt: skip
 
 

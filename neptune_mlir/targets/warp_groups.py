@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+ELEMENT = 2  # bytes, of factors where nothing else is said; the other size is that of f32 (TF32)
 PANEL = 64  # columns of 16 bits: one swizzled row of 128 bytes
 HALF = 32  # columns of narrower panels, with rows of 64 bytes
-ELEMENT = 2  # bytes
 CHUNK = 8  # elements of 16 bits that the copy engine moves at least
-DEEP, WIDE = 16, 8  # what depths and widths of products are multiples of
+DEEP, WIDE = 16, 8  # what depths (of 16 bits) and widths of products are multiples of
 WIDEST = 256  # columns of a product
 ROW = 128  # bytes of a row of a panel
 ATOM = 1024  # bytes after which the swizzle repeats
@@ -29,12 +29,17 @@ STAGED_ROWS, STAGED_COLUMNS = 16, 64  # of results, a warp stages so many at onc
 STAGED = STAGED_ROWS * ROW  # bytes of shared memory that staging takes a warp
 
 
-def panel_of(columns: int, row: int) -> int:
-    """Columns of the panels of a loaded tile, of a tensor whose rows have `row` elements: half as
-    many where only these are filled, there too. (Half a panel is slow to bring where rows are not
-    aligned: it touches a sector more of three, not of five.)"""
-    halves = columns % HALF == row % HALF == 0
-    return HALF if columns % PANEL and halves else PANEL
+def of_size(count: int, size: int) -> int:
+    """As many elements of `size` bytes as `count` of 16 bits are in bytes."""
+    return count * ELEMENT // size
+
+
+def panel_of(columns: int, row: int, size: int = ELEMENT) -> int:
+    """Columns of the panels of a loaded tile, of a tensor whose rows have `row` elements of `size`
+    bytes: half as many where only these are filled, there too. (Half a panel is slow to bring where
+    rows are not aligned: it touches a sector more of three, not of five.)"""
+    half, whole = of_size(HALF, size), of_size(PANEL, size)
+    return half if columns % whole and columns % half == row % half == 0 else whole
 
 
 def padded(extent: int) -> int:
@@ -42,11 +47,18 @@ def padded(extent: int) -> int:
     return -(-extent // DEEP) * DEEP
 
 
+def whole_width(size: int, extent: int) -> int:
+    """A size of a tile along columns of a product (0: all of the extent) that instructions take."""
+    width = size or extent
+    return -(-width // WIDE) * WIDE if width % WIDE else size
+
+
 def panels(columns: int) -> int:
     """How many panels of 64 columns so many columns are; the last may be partly filled."""
     return -(-columns // PANEL)
 
 
-def tile_bytes(rows: int, columns: int, panel: int) -> int:
-    """What a loaded tile takes in shared memory, in panels of so many columns."""
-    return rows * -(-columns // panel) * panel * ELEMENT
+def tile_bytes(rows: int, columns: int, panel: int, size: int = ELEMENT) -> int:
+    """What a loaded tile of elements of `size` bytes takes in shared memory, in panels of so many
+    columns."""
+    return rows * -(-columns // panel) * panel * size

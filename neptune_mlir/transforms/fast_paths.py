@@ -27,7 +27,7 @@ class FastPath:
 
 SPECIALISED = FastPath(
     "specialised warps", "warps are not specialised",
-    "products of f16 or bf16 over extents that are compiled in and multiples of 8",
+    "products of f16, bf16 or tf32 over extents that are compiled in and multiples of 8",
 )  # fmt: skip
 PIPELINED = FastPath(
     "pipelined loop", "a loop is not pipelined",

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.analysis import layouts as L
@@ -24,65 +23,10 @@ from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.quotients import share_divisors
 from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
+from neptune_mlir.codegen.gpu.tile_forms import Arriving, Held, Pending, Pieces, Point, Splat, Tile
 from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL, ROUGH, WIDENS
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
-
-
-@dataclass
-class Held:
-    """A tile in registers: one value per register of the layout."""
-
-    layout: Layout
-    values: list[Any]
-
-
-@dataclass
-class Splat:
-    """A tile of one value (None: nothing was ever written)."""
-
-    value: Any
-
-
-@dataclass
-class Pending:
-    """A tile in global memory that nobody has read yet: loads it as a layout asks for."""
-
-    load: Callable[[Layout], list[Any]]
-
-
-@dataclass
-class Pieces:
-    """A factor of a matrix product as its instructions take it: the words of each piece, by its
-    place along the free dimension and along k."""
-
-    pieces: dict[tuple[int, int], Any]
-
-    @property
-    def words(self) -> list[Any]:
-        return [word for words in self.pieces.values() for word in words]
-
-    def of(self, words: Iterable[Any]) -> Pieces:
-        """The same pieces of other words."""
-        rest = iter(words)
-        return Pieces({at: [next(rest) for _ in old] for at, old in self.pieces.items()})
-
-
-class InMemory(Protocol):
-    """A tile in shared memory, whatever form it has there (`SharedTile`, say)."""
-
-    def read(self, memory: Memory, layout: Layout) -> list[Any]:
-        """The elements that the registers of `layout` need."""
-
-    def operand(
-        self, threads: Threads, memory: Memory, wanted: Operand
-    ) -> Callable[[int, int, int], list[Any]]:
-        """A function from the place of pieces (along m or n, along k, how many) to fragments of a
-        factor of a matrix product."""
-
-
-Tile = Held | Splat | Pending | InMemory | Pieces
-Point = tuple[Sequence[Any], Sequence[Index]]  # an element of every operand, and a position
 
 
 def _steps(
@@ -118,12 +62,29 @@ def _in_pairs(kind: Any, layout: Layout) -> bool:
     return isinstance(kind, (ir.F16Type, ir.BF16Type)) and layout.registers % 2 == 0
 
 
+def _shared_quotients(g: Generic) -> list[Any]:
+    """The rough quotients of an elementwise op of which elements have divisors in common: these
+    need nothing that each element has of its own."""
+    inputs = list(g.block.arguments)
+    own = {v for v, loops in zip(inputs, g.maps, strict=True) if len(loops) == len(g.extents)}
+    found = []
+    for op in g.block.operations:
+        operation = op.operation
+        if operation.name == "arith.divf" and ROUGH.on(operation):
+            if operation.operands[1] not in own:
+                found.append(operation)
+        if operation.name == "linalg.index" or any(v in own for v in operation.operands):
+            own |= set(operation.results)
+    return found
+
+
 class Compute:
     """Emits the generics of a kernel. `scalar` gives a value of the tile program."""
 
     def __init__(self, s: Scalars, threads: Threads, memory: Memory, scalar: Callable[..., Any]):
         self.s, self.threads, self.memory, self.scalar = s, threads, memory, scalar
         self.halves: dict[Any, Any] = {}  # pairs that were unpacked -> the word
+        self.in_turn = False  # whether elements are loaded where they are used: registers are short
 
     # ---- tiles as registers
 
@@ -142,13 +103,29 @@ class Compute:
         assert not isinstance(tile, Pieces), "a factor that something else reads"
         needed = layout.project(dims)
         if isinstance(tile, Pending):
-            load = tile.load
-            values = self.s.remember((id(tile), needed), lambda: load(needed))
+            values = self._arriving(tile, needed).all()
         else:
             values = tile.read(self.memory, needed)
         sources = layout.sources(needed, dims)
         assert sources is not None
         return [values[k] for k in sources]
+
+    def _arriving(self, tile: Pending, needed: Layout) -> Arriving:
+        found: Arriving = self.s.remember((id(tile), needed), lambda: Arriving(tile.load(needed)))
+        return found
+
+    def _one_by_one(
+        self, tile: Tile, layout: Layout, dims: Sequence[int]
+    ) -> Callable[[int], Any]:
+        """A function from a register of `layout` to its element of a tile; of one that is loaded
+        only then, and has fewer dimensions, that is where it is asked for. (A row of numbers for
+        all columns of an accumulator would take as many registers.)"""
+        if not self.in_turn or not isinstance(tile, Pending) or len(dims) == len(layout.shape):
+            return self.registers(tile, layout, dims).__getitem__
+        needed = layout.project(dims)
+        found, sources = self._arriving(tile, needed), layout.sources(needed, tuple(dims))
+        assert sources is not None
+        return lambda register: found[sources[register]]
 
     def convert(self, values: Sequence[Any], held: Layout, needed: Layout, dtype: str) -> list[Any]:
         """Move a tile between threads: lanes exchange elements, or shared memory does."""
@@ -258,19 +235,26 @@ class Compute:
             if made is not None:
                 return Held(out, made)
         if not g.reduced:
+            if not (shared := _shared_quotients(g)):
+                return Held(out, list(self.evaluate(g, self._in_turn(g, tiles, iteration))))
             points = self.points(g, tiles, iteration)
-            self._share_divisors(g, points)
+            for op in shared:
+                both = (self.evaluate(g, points, v) for v in op.operands)
+                share_divisors(self.s, zip(*both, strict=True))
             return Held(out, list(self.evaluate(g, points)))
         operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
         return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
 
-    def _share_divisors(self, g: Generic, points: Sequence[Point]) -> None:
-        """Make the rough quotients of an elementwise op in which elements have divisors in
-        common."""
-        for op in g.block.operations:
-            if op.operation.name == "arith.divf" and ROUGH.on(op.operation):
-                both = (self.evaluate(g, points, v) for v in op.operation.operands)
-                share_divisors(self.s, zip(*both, strict=True))
+    def _in_turn(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Iterator[Point]:
+        """`points`, whose elements are loaded in turn."""
+        positions = self.threads.positions(iteration)
+        reads = [
+            self._one_by_one(t, iteration, loops) if g.is_read(k) else None
+            for k, (t, loops) in enumerate(zip(tiles[:-1], g.maps[:-1], strict=True))
+        ]  # fmt: skip
+        init = self.registers(tiles[-1], iteration, g.maps[-1]) if g.reads_init else None
+        for r in range(iteration.registers):
+            yield [*(read and read(r) for read in reads), init and init[r]], positions[r]
 
     def points(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Point]:
         """The elements of an elementwise op that a thread has."""

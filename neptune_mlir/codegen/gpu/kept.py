@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import layout_of
 from neptune_mlir.analysis.tiles import read_generic, shape_of
-from neptune_mlir.codegen.gpu.compute import Held, Pieces, Splat
 from neptune_mlir.codegen.gpu.exponentials import AT_LEAST, EQUAL, LESS, are_small, within
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.scalars import Scalars
+from neptune_mlir.codegen.gpu.tile_forms import Held, Pieces, Splat
 from neptune_mlir.dialects.attributes import MEASURED
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.transforms.gpu.keep_references import (

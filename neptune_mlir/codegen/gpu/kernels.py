@@ -38,7 +38,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.chip import Chip
-from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending, Splat, Tile
+from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kept import KeptLoop
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
@@ -46,6 +46,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
 from neptune_mlir.codegen.gpu.sums import add_slice
+from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, Splat, Tile
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
     HELD,
@@ -384,7 +385,7 @@ class KernelWriter:
         array = self.arrays[found.tensor]
         if not LAYOUT.on(op):
             window = self.window(found)
-            self.tiles[value] = Pending(lambda lay: self.memory.load_global(array, window, lay))
+            self.tiles[value] = Pending(lambda lay: self.memory.load_each(array, window, lay))
             return
         if value in self.tiles:  # staged by the loop around it
             return

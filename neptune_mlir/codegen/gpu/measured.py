@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import iteration_of, layout_of
 from neptune_mlir.analysis.tiles import read_generic, shape_of
-from neptune_mlir.codegen.gpu.compute import Held, Splat
 from neptune_mlir.codegen.gpu.exponentials import (
     are_small_in_warp,
     by_any_references,
     taken_back,
     unguarded,
 )
+from neptune_mlir.codegen.gpu.tile_forms import Held, Splat
 from neptune_mlir.dialects.attributes import MEASURED, REFERENCES
 from neptune_mlir.ir.bindings import scf
 from neptune_mlir.transforms.gpu.keep_references import (

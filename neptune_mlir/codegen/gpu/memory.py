@@ -232,7 +232,7 @@ class Memory:
     def read_tile(
         self, layout: Layout, dtype: str, pointer: Callable[[list[Index]], Any]
     ) -> list[Any]:
-        """What a thread holds of a tile in memory; neighbours of 8 or 16 bits in pairs where it
+        """What a thread holds of a tile in memory; neighbours of up to 32 bits in pairs where it
         holds pairs.
 
         Args:
@@ -245,7 +245,7 @@ class Memory:
                 return self._read_runs(layout, pointer, last, run)
         first = layout.reg[0] if layout.reg else Digit(None, 1)
         rest = [d for part in (layout.reg[1:], layout.lane, layout.warp) for d in part]
-        pairs = size <= 2 and dtype != "i1" and not layout.padded
+        pairs = size <= 4 and dtype != "i1" and not layout.padded
         pairs = pairs and first.dim == last and first.stride == 1
         pairs = pairs and first.size % 2 == 0
         pairs = pairs and all(d.stride % 2 == 0 for d in rest if d.dim == last)
@@ -291,7 +291,7 @@ class Memory:
         for value, position in zip(values, self.threads.positions(layout), strict=True):
             offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
             inside = self.in_bounds(position, layout.shape) if layout.padded else None
-            with _if(self.s, inside):
+            with under(self.s, inside):
                 self.store_element(
                     self.to_memory(value, tile.dtype), self.shared_pointer(offset),
                     tile.layout.element,
@@ -370,21 +370,23 @@ class Memory:
 
     def load_global(self, array: Array, window: Window, layout: Layout) -> list[Any]:
         """The elements of a window that this thread holds; 0 outside of what exists."""
+        return list(self.load_each(array, window, layout))
+
+    def load_each(self, array: Array, window: Window, layout: Layout) -> Iterator[Any]:
+        """The same, each access where it is asked for."""
         s = self.s
-        found: list[Any] = []
         kind = self.memory_type(array.dtype)
         vector = self._vector(array, window, layout)
         along = guarded.guarded(self, array, window, layout)
         if along is not None:
-            return guarded.load(self, array, window, layout, vector, along)
+            yield from guarded.load(self, array, window, layout, vector, along)
+            return
         size = element_bytes(array.dtype) * vector
         for inside, pointer in addresses(self, array, window, layout, vector, self.threads):
             wide = self.load_element(pointer, self._wide(array.dtype, vector), size)
             for value in [wide] if vector == 1 else self.unpack(wide, vector, kind):
                 value = self.from_memory(value, array.dtype)
-                zero = s.constant(0, value.type)
-                found.append(s.select(inside, value, zero))
-        return found
+                yield s.select(inside, value, s.constant(0, value.type))
 
     def _wide(self, dtype: str, vector: int) -> Any:
         kind = self.memory_type(dtype)
@@ -437,7 +439,7 @@ class Memory:
         for start in range(0, len(positions), vector):
             groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
         for condition, starts in groups.items():
-            with _if(self.s, condition):
+            with under(self.s, condition):
                 for start in starts:
                     parts = [
                         self.to_memory(v, array.dtype) for v in values[start : start + vector]
@@ -459,7 +461,7 @@ class Memory:
         for start in range(0, len(positions), vector):
             groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
         for condition, starts in groups.items():
-            with _if(self.s, condition):
+            with under(self.s, condition):
                 for start in starts:
                     pointer = self.address(array, window, positions[start])
                     self.s.chip.add_in_memory(values[start : start + vector], pointer)
@@ -524,7 +526,7 @@ class Memory:
         for value, position in zip(values, positions, strict=True):
             offset = self.s.add(self.shared_offset(tile.layout, position), tile.offset)
             inside = self.in_bounds(position, layout.shape) if layout.padded else None
-            with _if(self.s, inside):
+            with under(self.s, inside):
                 size = tile.layout.element * vector
                 self.store_element(value, self.shared_pointer(offset), size)
 
@@ -575,8 +577,8 @@ def _ends_between(limit: Any, width: int) -> bool:
     return not isinstance(limit, int) or limit % width == 0
 
 
-class _if:
-    """`with _if(s, condition):` emits under a condition; None is always true."""
+class under:
+    """`with under(s, condition):` emits under a condition; None is always true."""
 
     def __init__(self, scalars: Scalars, condition: Any):
         self.s, self.condition = scalars, condition
@@ -594,6 +596,3 @@ class _if:
         if error[0] is None:
             scf.YieldOp([])
         self.context.__exit__(*error)
-
-
-under = _if

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import is_multiple
+from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.targets.warp_groups import ELEMENT, PANEL
+from neptune_mlir.targets.warp_groups import PANEL
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -26,14 +26,16 @@ MOST_AXES = 5  # of a tensor map
 @dataclass(frozen=True)
 class Box:
     """What a tensor map is for: the tensor's number, the dimension of rows (-1: none), rows and
-    columns of a box, columns of a panel. No columns: a panel that begins at any column. `behind`:
-    of two arrays that the tensor lies in the second one (`in_two`)."""
+    columns of a box, columns of a panel, and whether the copy engine rounds f32 to TF32. No
+    columns: a panel that begins at any column. `behind`: of two arrays that the tensor lies in the
+    second one (`in_two`)."""
 
     tensor: int
     down: int
     rows: int
     columns: int
     panel: int
+    rounds: bool = False
     behind: bool = False
 
 
@@ -55,6 +57,7 @@ class BoxTile:
         dims: of rows and columns, or of columns alone.
         panel: columns of its panels.
         apart: rows of a panel in shared memory, where they are more than those of the tile.
+        rounds: whether f32 is rounded to TF32 on its way.
     """
 
     tensor: int
@@ -64,6 +67,7 @@ class BoxTile:
     columns: int
     panel: int = PANEL
     apart: int = 0
+    rounds: bool = False
 
 
 def in_one_box(kind: Any, offset: Any, columns: int, panel: int = PANEL) -> bool:
@@ -95,7 +99,8 @@ class Boxes:
         rest = [tile.offsets[d] for d in reversed(range(kind.rank)) if d not in tile.dims]
         row, column = tile.offsets[down[0]] if down else 0, tile.offsets[inner]
         panel, width = tile.panel, tile.columns * together
-        box = Box(tile.tensor, down[0] if down else -1, tile.rows, width, panel)
+        box = Box(tile.tensor, down[0] if down else -1, tile.rows, width, panel, tile.rounds)
+        size = element_bytes(str(kind.element_type))
         starts = [[0, row, s.div(column, panel)]] if together else [
             [s.add(column, begin), row] for begin in range(0, tile.columns, panel)
         ]  # fmt: skip
@@ -104,7 +109,7 @@ class Boxes:
             tensor_map = self._map(box)
             if behind is not None:
                 tensor_map = s.select(behind, self._map(replace(box, behind=True)), tensor_map)
-            yield Copy(tensor_map, where, k * (tile.apart or tile.rows) * panel * ELEMENT)
+            yield Copy(tensor_map, where, k * (tile.apart or tile.rows) * panel * size)
 
     def _map(self, box: Box) -> Any:
         if box not in self.maps:
@@ -116,7 +121,8 @@ class Boxes:
         """The tensor maps as operands of a launch; `places` of all tensors."""
         return [
             ["map behind" if b.behind else "map", *places[b.tensor], b.down, b.rows, b.columns,
-             *([] if b.panel == PANEL else [b.panel])]
+             *([] if b.panel == PANEL and not b.rounds else [b.panel]),
+             *([1] if b.rounds else [])]
             for b in self.maps
         ]  # fmt: skip
 

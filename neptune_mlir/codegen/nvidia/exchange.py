@@ -22,8 +22,8 @@ from neptune_mlir.analysis.tiles import (
     read_generic,
     shape_of,
 )
-from neptune_mlir.codegen.gpu.compute import Held
 from neptune_mlir.codegen.gpu.memory import Memory
+from neptune_mlir.codegen.gpu.tile_forms import Held
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.dialects.attributes import VIA

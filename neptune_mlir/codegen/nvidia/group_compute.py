@@ -10,10 +10,12 @@ from typing import Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Contraction, Generic, element_of
-from neptune_mlir.codegen.gpu.compute import Compute, Splat
+from neptune_mlir.codegen.gpu.compute import Compute
+from neptune_mlir.codegen.gpu.tile_forms import Splat
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.targets import warp_groups
+from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
 
 
@@ -56,14 +58,14 @@ class GroupProducts:
             panel, within = divmod(n, b_tile.width)
             own = n * b_tile.row_bytes
             if turned[1]:
-                own = panel * b_tile.panel_bytes + within * warp_groups.ELEMENT
+                own = panel * b_tile.panel_bytes + within * b_tile.size
             b_address = self._own(b_address, own)
         b, b_steps = self._in_panels(b_tile, b_address, k, turned[1])
         a: Any
         kept = a_tile if isinstance(a_tile, LeftFactor) else None
         if kept is not None and kept.tile is not None:
             a_tile = kept.tile
-        if isinstance(a_tile, PanelTile):
+        if isinstance(a_tile, PanelTile) and not through_registers(g, p):
             # a group's rows are so many rows of the tile, or a panel where these run along m
             own = a_tile.panel_bytes if turned[0] else ROWS * a_tile.row_bytes
             a_address = a_tile.address if across > 1 else self._own(a_tile.address, own)
@@ -71,7 +73,7 @@ class GroupProducts:
             a = a if kept is None else hopper.Both(kept.words, a)
         else:
             a = self._fragments(g, p, a_tile, layout) if kept is None else list(kept.words)
-            a_steps = [0] * (k // 16)
+            a_steps = [0] * len(b_steps)
         steps = list(zip(a_steps, b_steps, strict=True))
         return hopper.multiply(element_of(g.inputs[p.b]), n, acc, a, b, steps, turned)
 
@@ -99,17 +101,19 @@ class GroupProducts:
     def _in_panels(
         self, tile: PanelTile, address: Any, depth: int, turned: bool
     ) -> tuple[Any, list[int]]:
-        """The descriptor of an operand, and what each 16 of the summed axis add to it."""
-        count = depth // warp_groups.DEEP
+        """The descriptor of an operand, and what each 16 (of 32 bits, 8) of the summed axis add to
+        it."""
+        deep = warp_groups.of_size(warp_groups.DEEP, tile.size)
+        count = depth // deep
         if turned:
-            step = warp_groups.DEEP * tile.row_bytes >> 4
+            step = deep * tile.row_bytes >> 4
             steps = [step * j for j in range(count)]
             return self._descriptor(address, tile, tile.panel_bytes), steps
         return self._descriptor(address, tile), [self._along(j, tile) for j in range(count)]
 
     def _along(self, j: int, tile: PanelTile) -> int:
-        """Of a descriptor, to the j-th 16 columns of a tile."""
-        panel, inside = divmod(j, tile.width // warp_groups.DEEP)
+        """Of a descriptor, to the j-th 32 bytes of a tile's rows."""
+        panel, inside = divmod(j, tile.row_bytes // hopper.STEP_BYTES)
         return (panel * tile.panel_bytes >> 4) + hopper.step_along_rows(inside)
 
     def _descriptor(self, address: Any, tile: PanelTile, leading: int = 16) -> Any:
@@ -128,4 +132,8 @@ class GroupProducts:
         instruction = self.compute.instruction(g)
         needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, instruction)
         values = self.compute.registers(tile, needed)
-        return self.compute.words(values)
+        if values[0].type != self.s.f32:
+            return self.compute.words(values)
+        if isinstance(tile, PanelTile):  # the copy engine has rounded it
+            return [self.s.op("llvm.bitcast", [v], self.s.i32) for v in values]
+        return list(self.s.chip.fragment(self.compute.memory, values))

@@ -2,8 +2,8 @@
 """Instructions of sm_90a that need inline PTX: mbarriers, TMA loads, wgmma, register reallocation.
 
 Addresses of shared memory are i32 values, descriptors i64. A tile that TMA brings lies in
-*panels* of 64 16-bit columns: rows of 128 bytes, swizzled by 128 bytes, one panel after another;
-it starts at a multiple of 1024 bytes.
+*panels* of 64 columns of 16 bits or 32 of 32 bits: rows of 128 bytes, swizzled by 128 bytes, one
+panel after another; it starts at a multiple of 1024 bytes.
 """
 
 from __future__ import annotations
@@ -268,9 +268,12 @@ def descriptor_bits(leading: int, row: int) -> int:
     return bits - (1 << 64) * (bits >> 63)  # as a signed number
 
 
+STEP_BYTES = 32  # of a row, that an instruction multiplies: 16 elements of 16 bits, 8 of 32
+
+
 def step_along_rows(k: int) -> int:
-    """Of a descriptor, to the k-th 16 elements where the rows run along the reduced axis."""
-    return k * 2
+    """Of a descriptor, to the k-th STEP_BYTES where the rows run along the reduced axis."""
+    return k * STEP_BYTES >> 4
 
 
 @dataclass(frozen=True)
@@ -298,13 +301,15 @@ def multiply(
 
     Args:
         accumulators: values to add to; None: the product alone.
-        a: a descriptor, the words of the fragments (4 a step of 16 along the reduced axis), or
+        dtype: of both factors; f32 is multiplied as TF32.
+        a: a descriptor, the words of the fragments (4 for 32 bytes along the reduced axis), or
             both.
         b: a descriptor.
-        steps: for each 16 of the reduced axis, what to add to the descriptors of A and of B.
+        steps: for each 32 bytes of the reduced axis, what to add to the descriptors of A and of B.
         turned: of A and of B, whether rows in shared memory run along the free axis, not along the
-            reduced axis.
+            reduced axis (of 16-bit elements alone).
     """
+    kind, deep = ("tf32", 8) if dtype == "f32" else (dtype, 16)
     count = width // 2
     words, a = (list(a), None) if isinstance(a, (list, tuple)) else ([], a)
     if isinstance(a, Both):
@@ -325,10 +330,11 @@ def multiply(
             left = "a"
         lines.append(f"add.s64 b, ${place_b}, {move_b};")
         keep = "q" if k == 0 and not acc else "p"
-        major = f"{int(turned[1])}" if held_too else f"{int(turned[0])}, {int(turned[1])}"
+        major = [int(turned[1])] if held_too else [int(turned[0]), int(turned[1])]
+        numbers = ", ".join(map(str, [1, 1, *(major if deep == 16 else [])]))
         lines.append(
-            f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{dtype}.{dtype} {{{held}}}, "
-            f"{left}, b, {keep}, 1, 1, {major};"
+            f"wgmma.mma_async.sync.aligned.m64n{width}k{deep}.f32.{kind}.{kind} {{{held}}}, "
+            f"{left}, b, {keep}, {numbers};"
         )
     lines += ["wgmma.commit_group.sync.aligned;", "}"]
     constraints = ["=f"] * count + [str(k) for k in range(len(acc))]

@@ -10,6 +10,7 @@ from typing import Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads
 from neptune_mlir.codegen.nvidia import hopper
@@ -31,7 +32,12 @@ class PanelTile:
 
     @property
     def row_bytes(self) -> int:
-        return self.width * warp_groups.ELEMENT
+        return self.width * self.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return element_bytes(self.dtype)
 
     @property
     def panels(self) -> int:
@@ -46,7 +52,7 @@ class PanelTile:
         chunks = self.row_bytes // L.CHUNK
         shift = (warp_groups.ROW // self.row_bytes).bit_length() - 1
         return L.Shared(
-            (self.rows * panels, self.width), warp_groups.ELEMENT, self.row_bytes, chunks - 1, shift
+            (self.rows * panels, self.width), self.size, self.row_bytes, chunks - 1, shift
         )
 
     def pointer(self, memory: Memory) -> Any:

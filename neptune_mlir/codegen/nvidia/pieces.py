@@ -20,10 +20,10 @@ from neptune_mlir.codegen.gpu.scalars import Index
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy
 from neptune_mlir.ir.bindings import ir, scf
-from neptune_mlir.targets.warp_groups import ELEMENT
 from neptune_mlir.transforms.hopper.specialize_warps import ends_early
 
 if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.rings import Ring
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
 BEYOND = 1 << 30  # a row that no tensor has
@@ -51,10 +51,10 @@ class BoxPieces:
     """One tile, of tensor `number`. Its pages are looked up where this is made: the rows of a table
     come from far, so of several pages that is before the producer waits for room."""
 
-    def __init__(self, kernel: SpecializedWriter, number: int, found: Window, panel: int):
+    def __init__(self, kernel: SpecializedWriter, number: int, found: Window, ring: Ring):
         window, end = kernel.window(found), found.valid[0]
         self.kernel, self.s = kernel, kernel.s
-        self.number, self.window, self.panel = number, window, panel
+        self.number, self.window, self.ring = number, window, ring
         pages = window.pages
         self.down = window.dims[0] if pages is None else pages.slot
         self.rows = window.shape[0]
@@ -140,8 +140,9 @@ class BoxPieces:
         offsets[self.down] = BEYOND if row is None else s.add(offsets[self.down], row)
         columns, inner = self.window.shape[-1], self.window.dims[-1]
         tile = BoxTile(
-            self.number, offsets, (self.down, inner), rows, columns, self.panel, self.rows
+            self.number, offsets, (self.down, inner), rows, columns, self.ring.panel, self.rows,
+            self.ring.rounds,
         )
         kind = ir.RankedTensorType(self.kernel.signature.tensors[self.number].type)
         for copy in self.kernel.boxes.copies(tile, kind, together=False):
-            self.load(copy, s.mul(to, self.panel * ELEMENT))
+            self.load(copy, s.mul(to, self.ring.row))

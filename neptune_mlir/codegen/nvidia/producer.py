@@ -87,7 +87,7 @@ class Producer:
         apart = in_pieces(window, kernel.forall)
         several = window.pages is not None and window.pages.size < window.shape[0]
         if apart and several:
-            pieces = BoxPieces(kernel, number, window, ring.panel)
+            pieces = BoxPieces(kernel, number, window, ring)
         slot, parity = rings.slot(ring, rings.take((op.operands[0], 0)))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.empty)), free)
@@ -97,7 +97,7 @@ class Producer:
         kernel.memory.needs(kernel.arrays[window.tensor], L.CHUNK)
         target = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
         if apart:
-            pieces = pieces or BoxPieces(kernel, number, window, ring.panel)
+            pieces = pieces or BoxPieces(kernel, number, window, ring)
             # (with an elected lane, the producer of tiles of one page spills)
             pieces.bring(partial(self._load_piece, target, full, None if several else lane))
             return
@@ -106,7 +106,9 @@ class Producer:
         offsets, inner = list(kernel.window(window).offsets), window.dims[-1]
         two = kernel.in_two.get(number)
         behind = two and two.place_tile(kernel, offsets, self.first)
-        tile = BoxTile(number, offsets, window.dims, math.prod(rows), columns, ring.panel)
+        tile = BoxTile(
+            number, offsets, window.dims, math.prod(rows), columns, ring.panel, rounds=ring.rounds
+        )
         kind = ir.RankedTensorType(kind)
         together = in_one_box(kind, window.offsets[inner], columns, ring.panel)
         for copy in kernel.boxes.copies(tile, kind, together, behind):

@@ -14,14 +14,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import element_of, extent_multiple, nested, owner, shape_of
+from neptune_mlir.analysis.tiles import (
+    element_bytes,
+    element_of,
+    extent_multiple,
+    nested,
+    owner,
+    read_generic,
+    shape_of,
+)
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import source_of
 from neptune_mlir.dialects.attributes import AGAIN, READER, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT, RELEASE
 from neptune_mlir.dialects.verify_aref import ring_type
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
+from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
 if TYPE_CHECKING:
@@ -31,7 +41,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Ring:
     """The offset of slot 0, those of its barriers, the bytes of a tile and from slot to slot;
-    `panel`: columns of a tile's panels. `by_warps`: each warp releases a slot, for it reads the
+    `panel`: columns of a tile's panels, `row`: bytes of a row of these, `rounds`: whether
+    f32 is rounded to TF32 on the way. `by_warps`: each warp releases a slot, for it reads the
     tile on its own, or nothing does; matmuls are over for a group at once. `readers`: each of them
     gets all tiles, and releases them (`neptune.reader`)."""
 
@@ -42,6 +53,8 @@ class Ring:
     slot: int
     stages: int
     panel: int
+    row: int
+    rounds: bool
     by_warps: bool
     readers: int
 
@@ -87,12 +100,13 @@ class Rings:
             *rows, columns = kind.shape
             found = (self._panel(put, columns) for put in self.puts[ring])
             panel = max(found, default=warp_groups.PANEL)
-            size = warp_groups.tile_bytes(math.prod(rows), columns, panel)
+            each = element_bytes(str(kind.element_type))
+            size = warp_groups.tile_bytes(math.prod(rows), columns, panel, each)
             step = -(-size // warp_groups.ATOM) * warp_groups.ATOM
-            offset = self.kernel.take_tiles(step * slots)
-            by_warps = self._is_read_by_warps(ring)
-            readers = self._readers(ring)
-            self.rings[ring] = Ring(offset, 0, 0, size, step, slots, panel, by_warps, readers)
+            self.rings[ring] = Ring(
+                self.kernel.take_tiles(step * slots), 0, 0, size, step, slots, panel, panel * each,
+                self._rounds(ring, each), self._is_read_by_warps(ring), self._readers(ring),
+            )
 
     def _readers(self, ring: Any) -> int:
         return 1 + max((_reader(op) for op in self.uses[ring]), default=0)
@@ -100,7 +114,15 @@ class Rings:
     def _panel(self, put: Any, columns: int) -> int:
         """Columns of a panel of what a put takes."""
         tensor = source_of(self.kernel.forall, put).tensor
-        return warp_groups.panel_of(columns, extent_multiple(tensor, -1))
+        size = element_bytes(str(ir.RankedTensorType(tensor.type).element_type))
+        return warp_groups.panel_of(columns, extent_multiple(tensor, -1), size)
+
+    def _rounds(self, ring: Any, size: int) -> bool:
+        """Whether the copy engine rounds a ring's elements: f32 that products alone read, which
+        would drop the bits that they do not take."""
+        readers = [use.owner.operation for get in self.uses[ring] for use in get.results[0].uses]
+        products = [VIA.find(op, "mma") == "mma" for op in readers if op.name != RELEASE]
+        return size == 4 and bool(products) and all(products)
 
     def place_barriers(self) -> None:
         """Shared memory for the barriers, behind all tiles."""
@@ -119,9 +141,17 @@ class Rings:
             readers = [op for op in readers if op.name != RELEASE]
             if any(AGAIN.on(op) or VIA.find(op, "mma") != "mma" for op in readers):
                 return True
+            if any(self._goes_through_registers(op, get.results[0]) for op in readers):
+                return True
             if all(op.block != get.block for op in readers):
                 return True
         return False
+
+    def _goes_through_registers(self, product: Any, tile: Any) -> bool:
+        """Whether warps read a factor of a product each on their own (`group_compute`)."""
+        g = read_generic(product)
+        p = self.kernel.oriented(g)
+        return g.inputs[p.a] == tile and through_registers(g, p)
 
     def start_barriers(self, warps: int, groups: int) -> None:
         for ring in self.rings.values():

@@ -21,12 +21,13 @@ from neptune_mlir.analysis.tiles import (
     tuned,
 )
 from neptune_mlir.codegen.gpu.chip import Chip
-from neptune_mlir.codegen.gpu.compute import Compute, Held, Pending
+from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter, ResultView
 from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
+from neptune_mlir.codegen.gpu.tile_forms import Held, Pending
 from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
@@ -127,6 +128,7 @@ class SpecializedWriter(KernelWriter):
         self.memory = GroupMemory(s, self.threads, smem, self._consumers_meet)
         self.exchange = self.memory.exchange = SharedPlaces(self)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
+        self.compute.in_turn = True  # accumulators leave few registers for what follows them
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
         self.order = order_of(self)
@@ -203,7 +205,11 @@ class SpecializedWriter(KernelWriter):
                 return
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
+            threads = self.memory.threads
+            if self.resident and len(layout.shape) > 1:
+                self.memory.threads = staged_rows.recomputed(threads)
             super().write_tile(op, array, window, layout, values)
+            self.memory.threads = threads
         elif self.boxed is not None and self.boxed.fits(op, array, window):
             self.boxed.store(array, window, layout, values)
         else:

@@ -11,6 +11,13 @@ columns, a sum costs each of their tiles more arithmetic than fits beside a matr
 what it needs is reduced first, and `z` written in the same pass over `x`. That is done where the
 partner has 16 bits, for matrix instructions that take these, and `z` is rounded as its partner is.
 
+A factor is also stored as it is, but with what is summed along its rows, where f32 is multiplied as
+TF32 and neither factor lies so: instructions of warp groups read one of them from shared memory,
+and transpose elements of 16 bits alone. The smaller one is copied, if there is much to multiply.
+
+    o[i, n] = Σ_j x[j, i] * w[j, n]              ->     z[n, j] = w[j, n]
+                                                        o[i, n] = Σ_j x[j, i] * z[n, j]
+
 Part of `rolling-update` (option `ahead`); targets with matrix instructions ask for it.
 
 Another kind of factor is computed ahead on every target: what products make, element by element, of
@@ -28,12 +35,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import prod
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import lookups
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map
-from neptune_mlir.dialects.program import NestProgram, top_level_op
+from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.arrays import storage_dtype
 from neptune_mlir.transforms.fusion.groups import factors
@@ -41,6 +49,8 @@ from neptune_mlir.transforms.fusion.region import contraction_operands, inside_c
 from neptune_mlir.transforms.registry import remark
 
 NARROW = ("f16", "bf16")
+UNKNOWN = 1024  # an extent that only a call knows
+WORTH = 256  # products of each element of a factor from which on a copy of it pays
 
 
 def found_in(program: NestProgram) -> dict[str, tuple[Term, Term]]:
@@ -53,7 +63,29 @@ def found_in(program: NestProgram) -> dict[str, tuple[Term, Term]]:
             narrow = inside_casts(partner).dtype in NARROW
             if narrow and any(_takes_statistics(program, nest, f) for f in factors(factor)):
                 found[key] = factor, partner
+        if both and (turned := _turned(program, nest, both)):
+            found[key] = turned
     return found
+
+
+def _turned(program: NestProgram, nest: Nest, both: tuple[Term, Term]) -> tuple[Term, Term] | None:
+    """The factors of a product, that first which is to be copied with its sum along rows."""
+    if not precision_of(program.function):
+        return None
+    along = set(nest.reduced_axes)
+    if len(along) != 1 or any(f.op != "read" or f.dtype != "f32" for f in both):
+        return None
+    sizes = []
+    for factor in both:
+        axes = T.axes_of(factor)
+        if not along < axes or T.axes_of(factor.args[-1]) == along or lookups(factor):
+            return None
+        extents = [nest.domain[a] for a in axes]
+        sizes.append(prod(UNKNOWN if n == DYNAMIC else n for n in extents))
+    work = prod(UNKNOWN if n == DYNAMIC else n for n in nest.domain)
+    if work < WORTH * min(sizes):
+        return None
+    return both if sizes[0] <= sizes[1] else both[::-1]
 
 
 def _takes_statistics(program: NestProgram, product: Nest, term: Term) -> bool:
@@ -75,7 +107,10 @@ def take_ahead(program: NestProgram) -> None:
         rounded = T.make("cast", wide, dtype=dtype)
         read = _stored(program, nest, rounded, sorted(T.axes_of(factor)), f"{key}.factor")
         product = T.make("mul", T.make("cast", read, dtype=factor.dtype), partner)
-        remark(nest.location, "a factor is computed ahead of its product: a sum of what is reduced")
+        copied = factor.op == "read"
+        why = "for its instructions" if copied else "a sum of what is reduced"
+        how = "copied, transposed," if copied else "computed"
+        remark(nest.location, f"a factor is {how} ahead of its product: {why}")
         program.replace_body(key, product)
 
 

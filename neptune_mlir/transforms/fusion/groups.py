@@ -397,14 +397,16 @@ class Grouping:
         return known if len(set(known.values())) == len(known) else None
 
     def _shared_inner(self, group: Group) -> set[str]:
-        """Inner members that something outside also needs, and that are too much to be computed
-        again: these go through memory instead. The others of them become `copied`."""
-        members = (self.program.nests[k] for k in [*group.running, *group.inner])
-        allowed = self._maps | {nest.op.operation for nest in members}
-        shared = {key for key in group.inner if not self._users(key) <= allowed}
+        """Inner members that something outside, or a second pass (of a result along the stream),
+        needs, and that are too much to be computed again. The others outside become `copied`."""
+        nests = self.program.nests
+        inside = {nests[k].op.operation for k in [*group.running, *group.inner]}
+        cheap = set(filter(self._worth_repeating, group.inner))
+        users = {k: self._users(k) - inside for k in group.inner}
+        shared = {k for k in users if users[k] - self._maps}
         group.copied.clear()
-        group.copied.update(key for key in shared if self._worth_repeating(key))
-        return shared - group.copied
+        group.copied.update(shared & cheap)
+        return {k for k in users if k in shared or (users[k] and nests[k].kind == "reduce")} - cheap
 
     def _users(self, key: str) -> set[Any]:
         """The ops of the block that read a nest's result."""
@@ -478,11 +480,8 @@ class Grouping:
 
 
 def _expands(nest: Nest) -> bool:
-    """Is the result larger than some tensor it is made of (a product of two, as scores are)?
-
-    Such a tensor is not worth a trip through memory. One that every operand covers (a row
-    sum) is small: it goes through memory, and its own reduction keeps its own parallelism.
-    """
+    """Is the result larger than some tensor it is made of (a product of two, as scores are)? It is
+    not worth a trip through memory. One that every operand covers (a row sum) is small."""
     result = set(nest.result_axes)
     reads = T.reads(nest.body)
     return not reads or not all(result <= T.axes_of(r) for r in reads)

@@ -29,7 +29,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
-from neptune_mlir.dialects.program import NestProgram, top_level_op
+from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.transforms.fast_paths import FUSED, missed
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
 from neptune_mlir.transforms.fusion.region import contraction_operands
@@ -272,8 +272,9 @@ def _plan(
         group = grouping.best(seed)
         if group is None:
             continue
+        nest = program.nests[seed]
         shares = len(group.running) + len(group.inner) + len(group.finish) > 1
-        if not shares and not (alone and _is_long(program.nests[seed])):
+        if not shares and not (alone and _is_long(nest)) and not _streams_alone(program, nest):
             continue
         planned = _planned(program, group, nonneg, written)
         try:
@@ -309,3 +310,18 @@ def _plan(
                 "the work",
             )
     return plan
+
+
+def _streams_alone(program: NestProgram, nest: Nest) -> bool:
+    """Whether a reduction that nothing shares a loop with is a stream all the same, so that its sum
+    may be cut into chunks: a product of two matrices of f32 that is allowed matrix instructions,
+    and all that a program reduces."""
+    if not precision_of(program.function) or nest.combiner != "add" or nest.body.op != "mul":
+        return False
+    if sum(other.kind == "reduce" for other in program.nests.values()) > 1:
+        return False
+    factors = nest.body.args
+    if any(f.op != "read" or f.dtype != "f32" for f in factors):
+        return False
+    left, right = map(T.axes_of, factors)
+    return bool(left - right and right - left)

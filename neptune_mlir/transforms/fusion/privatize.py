@@ -27,7 +27,7 @@ from neptune_mlir.analysis.fused_nests import (
     read_live,
 )
 from neptune_mlir.analysis.masks import affine_part
-from neptune_mlir.analysis.tile_axes import axes_of
+from neptune_mlir.analysis.tile_axes import TileAxis, axes_of
 from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import AXES, TILE
@@ -129,18 +129,11 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
         programs, each, most = ROWS * programs, ROWS * each, MOST_OF_ROWS
         if any(not ix.is_static(axis.extent) for axis in axes):
             most //= 2  # of which the join has a tile for the most that a call may have
-    grid: Index = 1
-    least = 1  # of `grid`
-    along = [r for n in nests for r in n.reads if stream.axis.value in T.axes_of(r)]
-    beside = {a for r in along if r.args for a in T.axes_of(r.args[-1])}
-    for k, axis in enumerate(axes):
-        alone = rows and axis.role == "grid" and k not in beside  # a program may have one of them
-        count = axis.extent if alone else ix.ceildiv(axis.extent, axis.size)
-        if axis.role == "grid":
-            grid = ix.mul(grid, count)
-            least *= count if ix.is_static(count) and count else 1
-        elif axis.role == "stream":
-            tiles = ix.minimum(count, *_live_tiles(stream, values, axis.size))
+    grid, least = _grid_of(stream, nests, axes, rows)
+    (points,) = (axis for axis in axes if axis.role == "stream")
+    tiles = ix.minimum(
+        ix.ceildiv(points.extent, points.size), *_live_tiles(stream, values, points.size)
+    )
     some = ix.maximum(1, grid)
     asked: Index = programs
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
@@ -162,6 +155,23 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
     chosen = ix.minimum(chosen, _most_by_bytes(tiles, *moved))
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
+
+
+def _grid_of(
+    stream: Any, nests: Sequence[FusedNest], axes: Sequence[TileAxis], rows: bool
+) -> tuple[Index, int]:
+    """How many programs a stream has that is not cut, and what of that number is known."""
+    along = [r for n in nests for r in n.reads if stream.axis.value in T.axes_of(r)]
+    beside = {a for r in along if r.args for a in T.axes_of(r.args[-1])}
+    grid: Index = 1
+    least = 1
+    for k, axis in enumerate(axes):
+        if axis.role == "grid":
+            alone = rows and k not in beside  # a program may have one of them
+            count = axis.extent if alone else ix.ceildiv(axis.extent, axis.size)
+            grid = ix.mul(grid, count)
+            least *= count if ix.is_static(count) and count else 1
+    return grid, least
 
 
 def _live_tiles(stream: Any, values: Values, size: int) -> list[int]:

@@ -102,10 +102,11 @@ def assign_layouts(
 
 
 def matrix_products(forall: Any, target: str) -> list[work.MatrixProduct]:
-    """A kernel's products, in program order (changes it as `assign-layouts` does first)."""
+    """A kernel's products as warp groups have them, in program order (changes it as
+    `assign-layouts` does first)."""
     slice_whole_arrays(forall)
     round_factors(forall, bool(tuned(forall, "narrow", 1)))
-    found = _Assignment(forall, gpu_target(target), 1, 1)
+    found = _Assignment(forall, gpu_target(target), 1, 1, grouped=True)
     return [
         work.MatrixProduct(*sizes, g.op.block != found.body, is_added(g.result))
         for g in found.generics
@@ -116,8 +117,12 @@ def matrix_products(forall: Any, target: str) -> list[work.MatrixProduct]:
 class _Assignment:
     """The layouts of one kernel."""
 
-    def __init__(self, forall: Any, target: GpuTarget, warps: int, stages: int):
+    def __init__(
+        self, forall: Any, target: GpuTarget, warps: int, stages: int, grouped: bool = False
+    ):
+        """`grouped`: for warp groups, whether or not the kernel has consumers yet."""
         self.forall = forall
+        self.grouped = grouped or CONSUMERS.on(forall)
         self.target = target
         self.body = forall.regions[0].blocks[0]
         ops = list(nested(self.body))
@@ -166,7 +171,8 @@ class _Assignment:
             # the computed factor stays in registers: it becomes the operand that accumulators can
             loaded = [self.is_flexible(factors.unwidened(v)) for v in g.inputs]
             computed = loaded[0] and not loaded[1]
-            if computed != (known[0].chain == "b"):
+            across = self.grouped and all(loaded) and factors.lies_across(g, product)
+            if (computed or across) != (known[0].chain == "b"):
                 product = product.swapped()
                 SWAPPED.set(g.op)
             if any(self._fits(g, product, i) for i in known):
@@ -176,7 +182,7 @@ class _Assignment:
                 missed(g.op.location, MATRIX, f"its tile of {sizes} does not fit {known[-1].name}")
 
     def _instructions(self, dtype: str) -> tuple[MatrixInstruction, ...]:
-        return self.target.matrix_for(dtype, self.precision)
+        return self.target.matrix_for(dtype, self.precision, self.grouped)
 
     def _fits(self, g: Generic, p: Contraction, i: MatrixInstruction) -> bool:
         m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
@@ -202,7 +208,10 @@ class _Assignment:
                 ),
             )
             chosen = self.instruction[g.result].wide(self._side_by_side(g, p))
-            self.instruction[g.result] = chosen.spread(self._apart(g, p))
+            chosen = chosen.spread(self._apart(g, p))
+            if self.grouped and factors.through_registers(g, p):
+                chosen = chosen.paired()
+            self.instruction[g.result] = chosen
 
     def _side_by_side(self, g: Generic, p: Contraction) -> int:
         """How many instructions along m take 16 bytes of a row of shared memory, where that row
@@ -417,7 +426,11 @@ class _Assignment:
         # what is read beside a tile (classes beside logits) has no say: the tile is loaded once
         most = [g.inputs[k] for k in self._full_rank(g)] or [*g.inputs, g.result]
         dtype = element_of(most[0])
-        iteration = self._blocked(g.extents, dtype, self._access(g))
+        if loops := work.crossing_of(g, self.forall):
+            size, wave = element_bytes(element_of(g.result)), self.target.wave
+            iteration = work.crossed(g.extents, loops, size, wave, self.warps)
+        else:
+            iteration = self._blocked(g.extents, dtype, work.access_of(g, self.forall))
         if self._register_able(g, iteration):
             self._assign(g, iteration)
             return
@@ -432,17 +445,6 @@ class _Assignment:
         self.iteration[g.result] = layout
         self._set(g.result, layout)
         self._set(g.init, layout)
-
-    def _access(self, g: Generic) -> int:
-        """Neighbouring elements that one access to memory may take, of what a generic loads along
-        its last loop."""
-        widths = [
-            L.access_width(window, element_bytes(element_of(value)))
-            for value, loops in zip(g.inputs, g.maps, strict=False)
-            if loops and loops[-1] == len(g.extents) - 1
-            and (window := load_window(value, self.forall)) is not None
-        ]  # fmt: skip
-        return max(widths, default=L.CHUNK)
 
     def _blocked(self, shape: tuple[int, ...], dtype: str, most: int = L.CHUNK) -> Layout:
         """`most`: elements that a thread has side by side. Where memory is accessed element by
@@ -470,7 +472,7 @@ class _Assignment:
             if product is not None:
                 which = "a" if k == product.a else "b"
                 needed: Layout = self.operand_layout(g, product, which)
-                if needed.sources(held, range_of(held)) is None:
+                if needed.sources(held, work.dims_of(held)) is None:
                     crosses = L.crossing(needed, held) is not None
                     to = needed if crosses else self._shared(value)
                     self._copy(g.op, k, to, f"operand {which} of a product")
@@ -478,12 +480,12 @@ class _Assignment:
                 self._copy(g.op, k, self._shared(value), "a loop reads it element by element")
             else:
                 needed = self.iteration[g.result].project(g.maps[k])
-                if needed.sources(held, range_of(held)) is None:
+                if needed.sources(held, work.dims_of(held)) is None:
                     self._copy(g.op, k, needed, "its user holds other elements in each thread")
         init = len(g.inputs)
         held = None if self.is_flexible(g.init) else self._made_in(g.init)
         needed = self.result_layout(g)
-        if held is not None and needed.sources(held, range_of(held)) is None:
+        if held is not None and needed.sources(held, work.dims_of(held)) is None:
             self._copy(g.op, init, needed, "it is accumulated into elsewhere")
 
     def result_layout(self, g: Generic) -> Layout:
@@ -503,7 +505,7 @@ class _Assignment:
             for op, position in ((loop, 3 + k), (terminator, k)):
                 value = op.operands[position]
                 held = None if self.is_flexible(value) else self._made_in(value)
-                if held is not None and needed.sources(held, range_of(held)) is None:
+                if held is not None and needed.sources(held, work.dims_of(held)) is None:
                     self._copy(op, position, needed, "a loop carries it in another layout")
 
     def _made_in(self, value: Any) -> Layout | None:
@@ -594,7 +596,3 @@ class _Assignment:
             if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
                 total += self.operand_layout(g, product, which).registers // 2
         return total
-
-
-def range_of(layout: Layout) -> tuple[int, ...]:
-    return tuple(range(len(layout.shape)))

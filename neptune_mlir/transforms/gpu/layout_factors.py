@@ -7,7 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.tiles import (
+    Contraction,
     Generic,
+    element_bytes,
     element_of,
     is_blank,
     is_inside,
@@ -128,3 +130,16 @@ def byte_rows(value: Any) -> int | None:
         if along is not None and g.maps[k][along] in g.maps[-1]:
             return g.maps[-1].index(g.maps[k][along])
     return None
+
+
+def through_registers(g: Generic, p: Contraction) -> bool:
+    """Whether warp groups bring a left factor from shared memory to registers: one of 32 bits whose
+    rows do not run along the sum, for their instructions transpose 16 bits alone."""
+    return g.maps[p.a].index(p.k) == 0 and element_bytes(element_of(g.inputs[p.a])) > 2
+
+
+def lies_across(g: Generic, p: Contraction) -> bool:
+    """Whether factors of 32 bits are better exchanged for warp groups: the right one would have to
+    be transposed, and the left one as the right one not."""
+    exchanged = p.swapped()
+    return through_registers(g, exchanged) and not through_registers(g, p)

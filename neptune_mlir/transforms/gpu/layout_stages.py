@@ -10,6 +10,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import (
+    element_bytes,
     element_of,
     extent_multiple,
     load_window,
@@ -46,7 +47,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     limit = target.shared_for(tuned(forall, "blocks", 1))
     if CONSUMERS.on(forall):
         limit -= _exchanged(forall)
-    if CONSUMERS.on(forall) and not stages:
+    if CONSUMERS.on(forall) and most and not stages:
         results = WARPS.find(forall, 0) * STAGED + RESERVED_BYTES
         late = results if any(map(_is_shared, loops)) else 0
         stages = resources.ring_slots(limit, once, most, late)
@@ -124,8 +125,8 @@ def _in_panels(forall: Any, op: Any) -> int:
     if window is None:
         return _with_pitch(op)
     *rows, columns = window.shape
-    row = extent_multiple(window.tensor, -1)
-    return tile_bytes(math.prod(rows), columns, panel_of(columns, row))
+    row, size = extent_multiple(window.tensor, -1), element_bytes(element_of(op.results[0]))
+    return tile_bytes(math.prod(rows), columns, panel_of(columns, row, size), size)
 
 
 def _loaded_at_once(loop: Any, size: Size) -> int:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
     element_bytes,
     element_of,
+    load_window,
     owner,
     read_contraction,
     shape_of,
@@ -20,6 +22,7 @@ from neptune_mlir.analysis.tiles import (
 )
 
 LEAST = 16  # elements along each side of an instruction's result
+SECTOR = 32  # bytes that memory gives at once
 
 
 @dataclass(frozen=True)
@@ -75,3 +78,45 @@ def loaded_in(
         if is_loaded(v) and owner(v).block == body
     }
     return sum(loads.values())
+
+
+def access_of(g: Generic, forall: Any) -> int:
+    """Neighbouring elements that one access to memory may take, of what a generic loads along its
+    last loop."""
+    widths = [
+        L.access_width(window, element_bytes(element_of(value)))
+        for value, loops in zip(g.inputs, g.maps, strict=False)
+        if loops and loops[-1] == len(g.extents) - 1
+        and (window := load_window(value, forall)) is not None
+    ]  # fmt: skip
+    return max(widths, default=L.CHUNK)
+
+
+def crossing_of(g: Generic, forall: Any) -> tuple[int, int] | None:
+    """The loops along which the result of an elementwise op lies in memory, and all that it loads,
+    where these are two."""
+    if g.reduced or len(g.extents) < 2 or len(g.maps[-1]) != len(g.extents):
+        return None
+    loads = {
+        at[-1] for value, at in zip(g.inputs, g.maps, strict=False)
+        if len(at) == len(g.extents) and load_window(value, forall) is not None
+    }  # fmt: skip
+    to = g.maps[-1][-1]
+    return (to, loads.pop()) if len(loads) == 1 and to not in loads else None
+
+
+def crossed(
+    extents: Sequence[int], loops: tuple[int, int], size: int, lanes: int, warps: int
+) -> L.Layout:
+    """Which points a thread has where elements of `size` bytes are loaded along one of two `loops`
+    and stored along the other (`crossing_of`): lanes share sectors of both, and each stores 16
+    bytes at once."""
+    order = [*(k for k in range(len(extents)) if k not in loops), loops[1], loops[0]]
+    shape = [extents[k] for k in order]
+    across = len(order) - 2, min(SECTOR // size, lanes // 2)
+    made = L.blocked(shape, lanes, warps, L.CHUNK // size, across=across)
+    return made.project([order.index(k) for k in range(len(extents))])
+
+
+def dims_of(layout: L.Layout) -> tuple[int, ...]:
+    return tuple(range(len(layout.shape)))

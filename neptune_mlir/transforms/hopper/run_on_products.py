@@ -14,16 +14,18 @@ is left of both stands behind the loop:
 
 A loop that stands in no other one qualifies if its body has gets (one of a ring), products, their
 waits and releases alone, all that a product loads comes from rings, and its result goes on to the
-next iteration alone, as what is added to.
+next iteration alone, as what is added to. A left factor that goes through registers does not: the
+product reads these until it is waited for, and the next iteration would write them.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, owner
-from neptune_mlir.dialects.attributes import CONSUMERS, READER, RUNS_ON
+from neptune_mlir.analysis.tiles import foralls, owner, read_contraction, read_generic
+from neptune_mlir.dialects.attributes import CONSUMERS, READER, RUNS_ON, SWAPPED
 from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
+from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph
 from neptune_mlir.transforms.registry import register
 
@@ -55,6 +57,10 @@ def _adds_up(graph: LoopGraph, start: Any) -> bool:
     """Whether a product adds to what the iteration before handed on, and hands on the sum alone."""
     *factors, total = start.operands
     made = [owner(factor) for factor in factors]
+    g = read_generic(start)
+    p = read_contraction(g)
+    if p is None or through_registers(g, p.swapped() if SWAPPED.on(start) else p):
+        return False
     if any(get is None or get.name != GET or get.block != graph.body for get in made):
         return False
     (wait,) = (use.owner.operation for use in start.results[0].uses)

@@ -38,6 +38,7 @@ from neptune_mlir.analysis.tiles import (
     Generic,
     Window,
     chooses_scalars,
+    element_bytes,
     element_of,
     extent_multiple,
     foralls,
@@ -72,6 +73,7 @@ from neptune_mlir.targets.warp_groups import (
     REGISTERS,
     WIDE,
     WIDEST,
+    of_size,
     panel_of,
     tile_bytes,
 )
@@ -164,6 +166,9 @@ def _unfit(
             left.append(k)
     if left:
         trial = module.operation.clone()
+        for k, forall in enumerate(foralls(trial)):
+            if k in left:
+                CONSUMERS.set(forall, groups)
         with collect_remarks():  # about a trial
             assign_layouts(trial, target=target, warps=GROUP * groups, stages=stages)
         for k, forall in enumerate(foralls(trial)):
@@ -221,7 +226,8 @@ class Load:
     def bytes(self) -> int:
         *rows, columns = self.window.shape
         whole = extent_multiple(self.window.tensor, -1)
-        return tile_bytes(math.prod(rows), columns, panel_of(columns, whole))
+        size = element_bytes(element_of(self.value))
+        return tile_bytes(math.prod(rows), columns, panel_of(columns, whole, size), size)
 
 
 def loads_of(forall: Any) -> list[Load]:
@@ -263,7 +269,7 @@ def check(forall: Any, groups: int) -> None:
         if _via(op) == "loop":
             product = read_contraction(read_generic(op)) is not None
             kind = "contraction" if product else "reduction"
-            wanted = f"; wgmma takes f16 and bf16, and widths that are multiples of {WIDE}"
+            wanted = f"; wgmma takes f16, bf16 and tf32, and widths that are multiples of {WIDE}"
             raise Unshared(
                 f"a {kind} to {op.results[0].type} runs as a loop over shared memory"
                 f"{wanted if product else ''}",
@@ -276,7 +282,9 @@ def check(forall: Any, groups: int) -> None:
         if op.name == "linalg.copy" and not (across > 1 and is_exchanged(op)):
             raise Unshared(f"a tile of type {op.results[0].type} moves between threads")
     loads = loads_of(forall)
-    if not any(load.loop is not None for load in loads):
+    # of products that are loaded alone, a step may be all: the next program is their loop
+    loaded = loads and all(load_window(v, forall) for op in products for v in op.operands[:2])
+    if not loaded and not any(load.loop is not None for load in loads):
         raise Unshared(_NO_STREAM)
     for load in loads:
         _check_load(load, forall)
@@ -318,16 +326,23 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
     g = read_generic(op)
     p = _contraction(op, g)
     m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
+    size = element_bytes(element_of(g.inputs[p.b]))
+    deep, turned = of_size(DEEP, size), g.maps[p.b].index(p.k) == 0
     # a group's own columns begin with rows of a factor that swizzles begin with, or with a panel
-    unit = WIDE if across == 1 else HALF if g.maps[p.b].index(p.k) == 0 else SWIZZLED
-    if n % (unit * across) or n > WIDEST * across or k % DEEP:
+    unit = WIDE if across == 1 else of_size(HALF, size) if turned else SWIZZLED
+    if n % (unit * across) or n > WIDEST * across or k % deep:
         raise Unshared(
             f"wgmma has no shape {m}x{n}x{k}: widths are multiples of {WIDE}, {WIDEST} at most,"
-            f" depths multiples of {DEEP}",
+            f" depths multiples of {deep}",
             "extents that are such multiples, compiled in",
         )
-    out = g.maps[-1]
-    if out.index(p.m) != 0:
+    if turned and size > 2:
+        raise Unshared(
+            f"a right factor of {element_of(g.inputs[p.b])} whose rows do not run along the sum,"
+            " and wgmma transposes elements of 16 bits alone",
+            "a factor that is stored transposed",
+        )
+    if g.maps[-1].index(p.m) != 0 and not (size > 2 and SWAPPED.on(op)):
         raise Unshared("a matmul whose result is transposed")
     made = owner(g.inputs[p.a])
     exchanged = made is not None and made.name == "linalg.copy"
@@ -338,11 +353,13 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
 def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
-    if element_of(value) not in ("f16", "bf16"):
+    if element_of(value) not in ("f16", "bf16", "f32"):
         raise Unshared(
-            f"a load of {element_of(value)}; tiles for matmuls are f16 or bf16: cast it",
+            f"a load of {element_of(value)}; tiles for matmuls are f16, bf16 or f32: cast it",
             "inputs of f16 or bf16",
         )
+    size = element_bytes(element_of(value))
+    chunk = of_size(CHUNK, size)
     shape, inner = window.shape, tensor.rank - 1
     if window.pages is not None:
         _check_pages(window)
@@ -350,23 +367,23 @@ def _check_load(load: Load, forall: Any) -> None:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
     whole = extent_multiple(window.tensor, inner)
     aligned = tensor.is_dynamic_dim(inner) and tuned(forall, "boxes", 0) > 1
-    if tensor.is_dynamic_dim(inner) and whole % CHUNK and not aligned:
+    if tensor.is_dynamic_dim(inner) and whole % chunk and not aligned:
         raise Unshared(
             "rows have a length that only a call knows; compile it in",
             "a static innermost extent of that tensor",
         )
-    if (whole % CHUNK and not aligned) or shape[-1] % CHUNK:
+    if (whole % chunk and not aligned) or shape[-1] % chunk:
         row = tensor.shape[inner]
         raise Unshared(
             f"rows of {row} elements, in tiles of {shape[-1]}: TMA moves whole chunks of 16 bytes,"
-            f" so make both multiples of {CHUNK}",
-            f"an innermost extent that is a multiple of {CHUNK}",
+            f" so make both multiples of {chunk}",
+            f"an innermost extent that is a multiple of {chunk}",
         )
     if len(shape) == 2 and (shape[0] % 8 or shape[0] > 256):
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
         if k == 0 and len(shape) == 2 and ends_early(window, forall):
-            if panel_of(shape[-1], tensor.shape[inner]) < PANEL:
+            if panel_of(shape[-1], tensor.shape[inner], size) < of_size(PANEL, size):
                 raise Unshared("a tile of narrow panels that ends before its tensor does")
             continue  # it comes in pieces
         if valid is not None and not window_ends(window, k, forall):
@@ -374,12 +391,14 @@ def _check_load(load: Load, forall: Any) -> None:
                 "a load ends before its tensor does, where TMA does not clip",
                 "extents that are equal, and known to be (the same axis in both tensors)",
             )
-    for use in value.uses:
-        if _via(use.owner.operation) not in ("mma", "registers"):
-            raise Unshared(
-                "an op that needs other layouts reads a tile in shared memory",
-                "factors that products alone read",
-            )
+    readers = {_via(use.owner.operation) for use in value.uses}
+    if not readers <= {"mma", "registers"}:
+        raise Unshared(
+            "an op that needs other layouts reads a tile in shared memory",
+            "factors that products alone read",
+        )
+    if size > 2 and len(readers) > 1:
+        raise Unshared("a factor that the copy engine rounds, and another op reads")
     bounds = [bound for loop in load.loops for bound in list(loop.operands)[:3]]
     ends = [end for end in window.valid if end is not None]
     looked = (window.pages.start, window.pages.count, *window.pages.at) if window.pages else ()

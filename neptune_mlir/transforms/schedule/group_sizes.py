@@ -43,12 +43,14 @@ from neptune_mlir.targets.group_tiles import (
     is_deep,
     is_plain,
     most_stream,
+    panel,
     share_memory,
     sharing,
 )
 from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
     CHUNK,
+    ELEMENT,
     LONG,
     LONG_TRIANGLE,
     PANEL,
@@ -57,6 +59,7 @@ from neptune_mlir.targets.warp_groups import (
     SECTOR,
     WIDEST,
     WORTH,
+    of_size,
     padded,
 )
 from neptune_mlir.transforms.registry import remark
@@ -117,8 +120,16 @@ def shape_of(
         max(depths, default=0), width, bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
-        len(marks), once_bytes, streamed, shared,
+        len(marks), once_bytes, streamed, shared, factor_size(nests),
     )  # fmt: skip
+
+
+def factor_size(nests: Sequence[FusedNest]) -> int:
+    """Bytes of an element of a factor. (One of f32 beside one of 16 bits is rounded to these.)"""
+    wide = any(
+        left.dtype == right.dtype == "f32" for _, left, right in contractions(nests)
+    )  # fmt: skip
+    return 4 if wide else ELEMENT
 
 
 def _loaded(nests: Sequence[FusedNest], domain: Sequence[int], stream: int) -> tuple[int, int]:
@@ -158,6 +169,11 @@ def _is_box(read: T.Term, domain: Sequence[int], whole: Collection[int]) -> bool
     return last.attr in whole if extent == DYNAMIC else extent % CHUNK == 0
 
 
+def panel_of(nests: Sequence[FusedNest]) -> int:
+    """Elements of a factor in a row of a whole panel."""
+    return of_size(PANEL, factor_size(nests))
+
+
 def choose(chip: str, shape: Shape, length: int, few: int = 0) -> Choice:
     """What to take for streams of at least `length` points; for launches of `few` programs, and
     (2) short streams."""
@@ -180,7 +196,7 @@ def _is_possible(shape: Shape, choice: Choice) -> bool:
 def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
     """What is taken where nothing was measured (the rest as in `choose`)."""
     if is_plain(shape):
-        return Choice(64 if few else 128, PANEL)
+        return Choice(64 if few else 128, panel(shape))
     if is_deep(shape):
         return Choice(128, WIDEST)
     if shape.shared:  # accumulators of one more product while it runs on, if there is room

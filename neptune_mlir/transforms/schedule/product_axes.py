@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -11,6 +12,12 @@ from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import PRODUCT
+from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from neptune_mlir.transforms.schedule.tile_room import BYTES
+
+BUSY = 4  # programs of a warp that keep a multiprocessor busy with loads
+LOADED = 2 << 10  # bytes of a row that a program loads at once
 
 
 def looped_axis(op: Any, nests: Sequence[FusedNest], roomy: bool) -> int | None:
@@ -62,6 +69,59 @@ def product_parts(
     candidates = [a for a in rest if a in across] or rest
     row = ([a for a in candidates if domain[a] != 1] or candidates)[-1:]
     return row, [a for a in rest if a not in (*candidates, *theirs)]
+
+
+def is_by_vector(nests: Sequence[FusedNest], axis: int | None) -> bool:
+    """Whether all products of a kernel are of a matrix and a vector, summed along the streamed axis
+    alone: memory is the bound, so they are rows that are reduced."""
+    found = list(contractions(nests))
+    for nest, left, right in found:
+        own = T.axes_of(left) - T.axes_of(right), T.axes_of(right) - T.axes_of(left)
+        if all(own) or nest.reduced_axes != (axis,):
+            return False
+    return bool(found)
+
+
+def by_vector(
+    sizes: dict[int, int], domain: Sequence[int], nests: Sequence[FusedNest],
+    parallel: Sequence[int],
+) -> int:  # fmt: skip
+    """Notes the rows of a tile of a matrix that a vector is multiplied with: two share what they
+    load of the vector, where there are enough for many programs on each multiprocessor. How many
+    points it has of the sum."""
+    extents = [domain[a] for a in parallel if domain[a] != 1]
+    if extents and DYNAMIC not in extents and prod(extents) >= 2 * BUSY * MULTIPROCESSORS:
+        row = [a for a in parallel if domain[a] != 1][-1]
+        sizes[row] = 2 if domain[row] % 2 == 0 else 1
+    widest = max(BYTES.get(f.dtype, 4) for _, *both in contractions(nests) for f in both)
+    return LOADED // widest
+
+
+def is_alone(nests: Sequence[FusedNest], axis: int | None) -> bool:
+    """Whether a kernel has one product, which sums over nothing but the streamed axis."""
+    return [nest.reduced_axes for nest, *_ in contractions(nests)] == [(axis,)]
+
+
+def is_turned(
+    nests: Sequence[FusedNest], row: Sequence[int], column: int, axis: int | None
+) -> bool:
+    """Whether the columns of a product alone are better the rows of tiles of warp groups: the
+    instruction takes a right factor of f32 only with what is summed along its rows in memory, and
+    any left one, through registers. (No row of the result is reduced here.)"""
+    if axis is None or len(row) != 1:
+        return False
+    found = list(contractions(nests))
+    if len(found) != 1 or any(n.combiner and n is not found[0][0] for n in nests):
+        return False
+    made = {nest.key for nest in nests}
+    along: dict[int, bool] = {}  # by the axis that a factor has alone
+    for factor in found[0][1:]:
+        axes = T.axes_of(factor)
+        if factor.dtype != "f32" or factor.attr in made or not {axis} < axes:
+            return False
+        own = row[0] if row[0] in axes else column
+        along[own] = own in axes and T.axes_of(factor.args[-1]) == {axis}
+    return len(along) == 2 and along[row[0]] and not along[column]
 
 
 def note_product(

@@ -32,6 +32,7 @@ from neptune_mlir.transforms.fusion.plan import LONG_STREAM
 ENTRY = "__transform_main"
 KNOB, ALTERNATIVES = "transform.tune.knob", "transform.tune.alternatives"
 SELECTED = {KNOB: "selected", ALTERNATIVES: "selected_region_attr"}  # the attribute that says what
+VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 CHOICES = "set-choices"  # the pass whose options are knobs of every schedule
 DYNAMIC_EXTENT = ir.ShapedType.get_dynamic_size()
 
@@ -261,7 +262,7 @@ def _computes_ahead(function: Any) -> bool:
 def _reduces_deep_products(payload: Any) -> bool:
     """Whether all reductions of products that sum over more than DEEP_PRODUCT elements, and there
     are some, leave results of fewer axes. (The extent of the axes that they run over may be known
-    at run time only.)"""
+    at run time only.) No result is made of their elements: one would need each product again."""
     problems = Problems()
     axes: dict[Any, int] = {}  # what follows from a deep product, and how many axes that has
     found = []
@@ -276,7 +277,16 @@ def _reduces_deep_products(payload: Any) -> bool:
         elif op.name == REDUCE and problems.contracts(op):
             if DYNAMIC_EXTENT not in reduced and math.prod(reduced) > DEEP_PRODUCT:
                 axes[op.results[0]] = len(kept)
-    return bool(found) and all(found)
+    return bool(found) and all(found) and not any(v in axes for v in _results(payload))
+
+
+def _results(payload: Any) -> Iterator[Any]:
+    """The results of a program, as they are before they get another shape."""
+    for function in functions(payload):
+        for value in list(function.regions[0].blocks[0].operations)[-1].operation.operands:
+            while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS:
+                value = value.owner.operands[0]
+            yield value
 
 
 def _counting(payload: Any) -> set[Any]:

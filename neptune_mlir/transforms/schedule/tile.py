@@ -23,7 +23,7 @@ looks at the part that an axis plays, never at what the program is for:
   along) the last, when reads run along it, is uncut if static and at most 256, else 256 (in a join
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
   all others 1;
-* on GPUs a map of more than MAP_OPS operations has fewer rows: a thread spells all of its elements;
+* on GPUs a map of more than 32 operations has fewer rows: a thread spells all of its elements;
 * without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
   has TILE_WORDS;
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
@@ -39,7 +39,7 @@ looks at the part that an axis plays, never at what the program is for:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -67,9 +67,19 @@ from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
+from neptune_mlir.transforms.schedule.map_tiles import (
+    SQUARE,
+    crossed_axes,
+    map_rows,
+    within_quotients,
+)
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
 from neptune_mlir.transforms.schedule.product_axes import (
+    by_vector,
     free_axes,
+    is_alone,
+    is_by_vector,
+    is_turned,
     looped_axis,
     note_product,
     product_parts,
@@ -98,6 +108,7 @@ from neptune_mlir.transforms.schedule.tile_room import (
     fitting_sizes,
     narrow_axes,
 )
+from neptune_mlir.transforms.schedule.wishes import Wishes
 
 WHOLE_REDUCED = 512
 WHOLE_COLUMN = 512
@@ -105,42 +116,9 @@ WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 SHARING = 4  # rows of a tile that a row beside them is loaded for once
-MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
 # one, beside those that share its operand.
 FEW = (64, 16, 1)
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What a schedule asks of the rule: the options of the pass, 0 for nothing."""
-
-    rows: int = 0
-    stream: int = 0
-    columns: int = 0
-    held: int = 0
-    shared: int = 0
-    least: int = 0
-    warp_groups: int = 0
-    length: int = 0
-    few: int = 0
-    products: int = 0
-    aligned: int = 0
-    chunks: int = 0
-    product_rows: int = 0
-    product_stream: int = 0
-    product_columns: int = 0
-    most: int = 0
-    beside_products: bool = False  # another kernel of the program has products
-
-    def of(self, products: bool) -> tuple[Wishes, int, int]:
-        """What is asked of a kernel, with products or without; of these rows and streamed
-        elements."""
-        if not products:
-            return self, self.rows, self.stream
-        rows = self.rows or self.product_rows or self.products
-        stream = self.stream or self.product_stream or self.products
-        return replace(self, rows=rows, stream=stream), rows, stream
 
 
 @register("tile", "choose tile sizes for streams, globals and lone nests")
@@ -233,33 +211,22 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         wishes = replace(wishes, stream=wishes.stream or 1)
     domain, reduced = list(op.domain), {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
-    free = free_axes(nests)
+    free = _free(op, nests, axis)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
+    is_map = bool(_chip_of(op)) and not reduced and axis is None
+    if is_map:
+        parallel = [a for a in parallel if domain[a] != 1] or parallel
     inner = _inner(op, parallel, nests, axis) if not free else None
     most = 0  # elements of a tile of rows that are read once
     sizes = dict.fromkeys(range(len(domain)), 1)
-    sizes |= _reduced_sizes(op, reduced, 64 if free or inner is not None else 256, chunks)
+    panel = group_sizes.panel_of(nests) if free and wishes.warp_groups else 64
+    part = panel if free or inner is not None else 256
+    sizes |= _reduced_sizes(op, reduced, part, chunks)
+    row: list[int] = []
+    column = None
     if free:
-        cut = 64  # columns
         ends = [a for a in parallel if a in free]
-        column = ends[-1] if len(ends) > 1 or axis is None else None
-        row, more = product_parts(ends, column, nests, domain)
-        whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
-        uncut = axis is not None and _is_uncut(column, domain)
-        if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
-            rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
-            note_product(op, nests, row, column, axis, reduced, deep)
-            uncut = uncut and (deep or at_most(domain[column], cut))
-        elif wishes.held and axis is not None:
-            columns = {} if column is None else {column: domain[column] if uncut else 64}
-            rest = {a: sizes[a] or domain[a] for a in sizes} | columns
-            rest |= {a: domain[a] if a in whole else 64 for a in more}
-            room = Room(wishes.held, wishes.shared << 10)
-            rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
-        sizes.update(dict.fromkeys(row, rows or 64))
-        if column is not None:
-            sizes[column] = 0 if uncut else cut
-        sizes.update((a, 0 if a in whole else cut) for a in more)
+        row, column, stream = _product_tile(op, nests, wishes, ends, (rows, stream), sizes)
     else:
         stream, most = _row_sizes(sizes, op, nests, parallel, axis, reduced, wishes)
     if inner is not None:
@@ -269,7 +236,10 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
             _fit_join(sizes, op, parallel, inner, nests, wishes)
-    sizes.update(dict.fromkeys(divided := divisors(nests), 1))
+    divided = divisors(nests)
+    pieces = is_map and inner in divided
+    within = within_quotients(inner, sizes, domain, divided, parallel) if pieces else {}
+    sizes.update(dict.fromkeys(divided, 1) | within)
     across = None  # the axis whose tiles lie in several pages
     if axis is not None:
         sizes[axis], across = _stream_size(op, nests, axis, stream, bool(wishes.warp_groups))
@@ -282,9 +252,63 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
+    if wishes.warp_groups and column is not None and is_alone(nests, axis):
+        chosen[column] = warp_groups.whole_width(chosen[column], domain[column])
     return within_pages(chosen, nests, domain, across)
 
 
+def _product_tile(
+    op: Any, nests: Sequence[FusedNest], wishes: Wishes, ends: Sequence[int],
+    asked: tuple[int, int], sizes: dict[int, int],
+) -> tuple[list[int], int | None, int]:  # fmt: skip
+    """Notes the sizes of the axes that one operand of some product has alone. Those of rows, that
+    of columns, and the points of the stream.
+
+    Args:
+        ends: these axes, in the results' order.
+        asked: rows and points of the stream, 0 for the rule's.
+    """
+    (rows, stream), domain, cut = asked, list(op.domain), 64  # columns
+    axis = looped_axis(op, nests, bool(wishes.held or wishes.warp_groups))
+    row, column, more = _ends(nests, domain, ends, axis, wishes)
+    whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
+    uncut = axis is not None and _is_uncut(column, domain)
+    if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
+        rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
+        reduced = {a for nest in nests for a in nest.own_axes}
+        note_product(op, nests, row, column, axis, reduced, deep)
+        uncut = uncut and (deep or at_most(domain[column], cut))
+    elif wishes.held and axis is not None:
+        rest = {a: sizes[a] or domain[a] for a in sizes}
+        if column is not None:
+            rest[column] = domain[column] if uncut else 64
+        rest |= {a: domain[a] if a in whole else 64 for a in more}
+        room = Room(wishes.held, wishes.shared << 10)
+        rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
+    sizes.update(dict.fromkeys(row, rows or 64))
+    if column is not None:
+        sizes[column] = 0 if uncut else cut
+    sizes.update((a, 0 if a in whole else cut) for a in more)
+    return row, column, stream
+
+
+def _free(op: Any, nests: Sequence[FusedNest], axis: int | None) -> set[int]:
+    """The axes that one operand of some product has alone; none where chips take products for rows
+    that are reduced."""
+    return set() if _chip_of(op) and is_by_vector(nests, axis) else free_axes(nests)
+
+
+def _ends(
+    nests: Sequence[FusedNest], domain: Sequence[int], ends: Sequence[int], axis: int | None,
+    wishes: Wishes,
+) -> tuple[list[int], int | None, list[int]]:  # fmt: skip
+    """Of the axes that one operand has alone, in the results' order: those of rows, that of columns
+    and other ones of columns."""
+    column = ends[-1] if len(ends) > 1 or axis is None else None
+    row, more = product_parts(ends, column, nests, domain)
+    if wishes.warp_groups and column is not None and is_turned(nests, row, column, axis):
+        return [column], row[0], more
+    return row, column, more
 def _row_sizes(
     sizes: dict[int, int], op: Any, nests: Sequence[FusedNest], parallel: Sequence[int],
     axis: int | None, reduced: set[int], wishes: Wishes,
@@ -292,12 +316,18 @@ def _row_sizes(
     """Set the sizes of rows, and of what they lie along, of a kernel without products; returns that
     of the streamed axis (0: by the rule) and how many elements a tile may have for it."""
     rows, stream, most = wishes.rows, wishes.stream, 0
+    is_map = _chip_of(op) and not reduced and axis is None
+    if is_map and (crossed := crossed_axes(nests, parallel)):
+        sizes.update(dict.fromkeys(crossed, SQUARE))
+        return stream, most
+    if _chip_of(op) and not (rows or stream) and is_by_vector(nests, axis):
+        return by_vector(sizes, list(op.domain), nests, parallel), most
     if found := _long_rows(op, nests, reduced, wishes):
         along, rows, sizes[along] = found
         stream, most = sizes[along], power_of_2(rows * sizes[along])
         if axis not in (along, None):  # as many of the rows that are reduced together
             stream, rows = _rows_together(nests, axis, along, rows, sizes), 1
-    sizes.update((a, rows or _rows(op, nests)) for a in parallel[-1:])
+    sizes.update((a, rows or map_rows(nests, bool(_chip_of(op)))) for a in parallel[-1:])
     return stream, most
 
 
@@ -341,7 +371,7 @@ def _stream_size(
         asked: 0 for nothing.
         boxed: the copy engine brings tiles.
     """
-    free = free_axes(nests)
+    free = _free(op, nests, axis)
     size = asked or (64 if free else equal_quotients(axis, nests) or 256)
     across = size_across_pages(op, nests, axis, size, boxed) if free else 0
     return (across, axis) if across else (part_of(divisors(nests).get(axis), size), None)
@@ -397,15 +427,6 @@ def _words(nests: Sequence[FusedNest]) -> int:
     return 2 if kinds & {"f64", "i64", "index"} else 1
 
 
-def _rows(op: Any, nests: Sequence[FusedNest]) -> int:
-    """Rows of a kernel without a contraction."""
-    if not _chip_of(op) or any(nest.combiner for nest in nests):
-        return 16
-    bodies = [nest.body for nest in nests if nest.body is not None]
-    operations = sum(not n.is_leaf for body in bodies for n in T.walk(body))
-    return 1 << max(1, 16 * MAP_OPS // max(operations, MAP_OPS)).bit_length() - 1
-
-
 def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
     """Axes, those that reads run along last."""
     return sorted(axes, key=lambda a: (_is_contiguous(a, nests), a))
@@ -425,7 +446,7 @@ def _long_rows(
     ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
     if streamed and _is_held(op, op.axis.value, nests, list(op.domain), wishes):
         ONE_TILE.set(op.operation)
-        return op.axis.value, wishes.rows or _rows(op, nests), wishes.most
+        return op.axis.value, wishes.rows or map_rows(nests, bool(_chip_of(op))), wishes.most
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else along[0]

@@ -36,10 +36,11 @@ class Room:
 
 
 def narrow_axes(nests: Sequence[FusedNest], deep: bool = False) -> set[int]:
-    """The axes of contractions with a factor in 16 bits; `deep`: only those that they sum over."""
+    """The axes of contractions with a factor in 16 bits; `deep`: only those that they sum over, of
+    f32 too."""
     found: set[int] = set()
     for nest, *factors in contractions(nests):
-        if any(BYTES.get(f.dtype) == 2 for f in factors):
+        if deep or any(BYTES.get(f.dtype) == 2 for f in factors):
             found |= set(nest.reduced_axes if deep else nest.loops)
     return found
 

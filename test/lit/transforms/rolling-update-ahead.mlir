@@ -22,6 +22,13 @@
 // CHECK-NOT: arith.truncf
 // CHECK: return
 
+// Neither factor of f32 has the sum along its rows, which may be multiplied as TF32: the smaller one
+// is copied.
+// CHECK-LABEL: func.func @turned
+// CHECK: %[[COPY:.*]] = "neptune.map"
+// CHECK: -> tensor<256x4096xf32>
+// CHECK: "neptune.read"(%[[COPY]])
+
 // FUSED-NOT: computed ahead
 // FUSED-LABEL: func.func @centred
 // FUSED: "neptune.correct"
@@ -69,4 +76,15 @@ func.func @scaled(%x: tensor<?x4096xf32>, %w: tensor<4096x64xf16>, %n: index) ->
   }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0, 2>,
           domain = array<i64: -9223372036854775808, 4096, 64>} : (index) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
+}
+func.func @turned(%x: tensor<4096x512xf32>, %w: tensor<4096x256xf32>) -> tensor<512x256xf32>
+    attributes {neptune.precision = "tf32"} {
+  %o = "neptune.reduce"() ({
+    %a = "neptune.read"(%x) {map = affine_map<(i, n, j) -> (j, i)>} : (tensor<4096x512xf32>) -> f32
+    %b = "neptune.read"(%w) {map = affine_map<(i, n, j) -> (j, n)>} : (tensor<4096x256xf32>) -> f32
+    %p = arith.mulf %a, %b : f32
+    "neptune.yield"(%p) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0, 1>,
+          domain = array<i64: 512, 256, 4096>} : () -> tensor<512x256xf32>
+  return %o : tensor<512x256xf32>
 }

@@ -184,11 +184,13 @@ class Specialised(Simulated):
         choice: instead of what the shipped table says.
         blocks: of a launch whose blocks take programs from a queue.
         knobs: `NAME:NUMBER;...`, otherwise than users compile it.
+        precision: what f32 factors may be rounded to.
     """
 
     def __init__(
-        self, program: Any, choice: tuned.Choice | None = None, blocks: int = 1, knobs: str = ""
-    ):
+        self, program: Any, choice: tuned.Choice | None = None, blocks: int = 1, knobs: str = "",
+        precision: str | None = None,
+    ):  # fmt: skip
         table = None
         if choice is not None:
             depths, flags = (1, 64, 128, 256), (False, True)
@@ -198,7 +200,7 @@ class Specialised(Simulated):
             entries = [tuned.Entry("sm_90a", shape, 0, choice) for shape in shapes]
             table = tuned.Table(tuple(entries))
         with tuned.using(table), registry.collect_remarks() as self.remarks:
-            text = program.to_mlir()
+            text = compiler.with_options(program.to_mlir(), "test", precision=precision)
             self.module, _ = compiler.lower_text(text, "test", "sm_90a", None, "tile", knobs)
             nvvm.emit_tiles(self.module, "target", target="sm_90a")
             with self.module.context, ir.Location.unknown():

@@ -64,6 +64,8 @@ class HopperBlock(simt.Block):
         # of each warp's products that were not waited for: first and last byte of what they read
         self._reads: list[tuple[int, int]] = []
         self.read: list[list[list[tuple[int, int]]]] = [[] for _ in range(warps)]
+        # of the same products, the op and what its left factor has in registers
+        self.held: list[list[tuple[Op, list[np.ndarray]]]] = [[] for _ in range(warps)]
         self.products, self.products_by_warp = 0, 0  # of warp groups; small ones, of single warps
         super().__init__(kernel, memory, arguments, number)
         assert not any(self.boxes), "a block ends while its shared memory is being read"
@@ -139,7 +141,7 @@ class HopperBlock(simt.Block):
     # ---- inline PTX
 
     def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
-        text = _text(op)
+        text, self.op = _text(op), op
         if "setp.gt.s32 p" in text and "acquire" not in text:  # an access under a condition
             return super()._llvm_inline_asm(op, operands, mask)
         if "mbarrier" not in text and "red.global" not in text:  # (one thread starts barriers)
@@ -269,7 +271,7 @@ class HopperBlock(simt.Block):
         source, exists, there = tensor_map.rows(where)
         rows = np.zeros((len(source), tensor_map.row), np.uint8)
         rows[exists, :there] = self.memory.heap[source[exists][:, None] + np.arange(there)]
-        self.shared[swizzled(target, len(source), tensor_map.row)] = rows
+        self.shared[swizzled(target, len(source), tensor_map.row)] = tensor_map.rounded(rows)
 
     def _come(self, text: str, operands: Any, mask: np.ndarray) -> None:
         found = re.match(r"bar\.(sync|arrive) (\d+), (\d+);", text)
@@ -320,10 +322,13 @@ class HopperBlock(simt.Block):
         groups = mask.reshape(-1, GROUP)
         assert (groups.all(1) == groups.any(1)).all(), "a warp does a warp group's product alone"
         steps = re.findall(
-            r"add\.s64 b, \$(\d+), (\d+);\nwgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16"
-            r"\.f32\.(b?f16)\.b?f16 \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1, (?:([01]), )?([01]);",
+            r"add\.s64 b, \$(\d+), (\d+);\nwgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(?:16|8)"
+            r"\.f32\.(b?f16|tf32)\.(?:b?f16|tf32) \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1"
+            r"(?:, ([01]))??(?:, ([01]))?;",
             text,
         )
+        assert all(("tf32" in step) == ("" == step[-1]) for step in steps)
+        assert ("k8." in text) == (".tf32.tf32" in text)  # which transposes nothing
         moves = re.findall(r"add\.s64 a, \$(\d+), (\d+);", text)
         assert len(steps) == text.count("wgmma.mma_async")
         width = int(steps[0][2])
@@ -331,7 +336,7 @@ class HopperBlock(simt.Block):
         out = [np.zeros(self.threads, np.float32) for _ in range(count)]
         for group in np.flatnonzero(groups.all(1)):
             here = slice(group * GROUP, (group + 1) * GROUP)
-            total = np.zeros((64, width), np.float32)
+            total, taken = np.zeros((64, width), np.float32), list[np.ndarray]()
             moved_left = iter(moves)
             for k, (place, move, _, dtype, left, keep, *turned) in enumerate(steps):
                 values = [v[here] for v in operands]
@@ -341,6 +346,7 @@ class HopperBlock(simt.Block):
                 else:
                     words = [values[int(x) - count] for x in re.findall(r"\$(\d+)", left)]
                     a = _from_words(words, dtype)
+                    taken += words
                 moved = int(move)
                 b = self._matrix(values[int(place) - count], moved, width, dtype, turned[1] == "1")
                 if k == 0 and keep == "p":
@@ -353,33 +359,43 @@ class HopperBlock(simt.Block):
             self.apart[group].clear()  # a product is of four warps
             for warp in range(4 * group, 4 * group + 4):
                 self.read[warp].append(self._reads.copy())
+                before = [words for op, words in self.held[warp] if op is self.op]
+                pairs = (both for words in before for both in zip(words, taken, strict=True))
+                same = all(np.array_equal(one, other) for one, other in pairs)
+                assert same, "registers that a product reads are written"
+                self.held[warp].append((self.op, taken))
             self._reads.clear()
         return out
 
     def _matrix(
         self, descriptors: np.ndarray, moved: int, rows: int, dtype: str, transposed: bool
     ) -> np.ndarray:
-        """What a descriptor names, [rows, 16]; `transposed`: the rows run along shared memory."""
+        """What a descriptor names, [rows, 16] (of tf32, 8 columns); `transposed`: the rows run
+        along shared memory."""
         assert (descriptors == descriptors[0]).all(), "threads differ"
         bits = (int(descriptors[0]) + moved) % (1 << 64)
         wide = {1: ROW, 2: ROW // 2}[bits >> 62]  # bytes of a swizzled row
         start, leading, stride = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
-        row, k = np.arange(rows)[:, None], np.arange(16)
+        size = 4 if dtype == "tf32" else 2
+        row, k = np.arange(rows)[:, None], np.arange(32 // size)
         if transposed:
             panel = wide // 2
             place = row // panel * leading + row % panel * 2 + k // 8 * stride + k % 8 * wide
         else:
-            place = row // 8 * stride + row % 8 * wide + 2 * k
+            place = row // 8 * stride + row % 8 * wide + size * k
         self._reads.append((start + int(place.min()), start + int(place.max()) + 1))
         places = swizzle(start + place, wide)
         assert not self.fresh[places].any(), "a product may not see yet what threads wrote"
-        raw = self.shared[places[..., None] + np.arange(2)]
+        raw = self.shared[places[..., None] + np.arange(size)]
+        if dtype == "tf32":
+            return _tf32(np.ascontiguousarray(raw).view(np.int32)[..., 0])
         return simt.from_bytes(raw, dtype)[..., 0].astype(np.float32)
 
     def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:
         (pending,) = map(int, re.findall(r"aligned (\d+);", text))
         for warp in self._warps(mask):
-            del self.read[warp][: max(0, len(self.read[warp]) - pending)]
+            done = max(0, len(self.read[warp]) - pending)
+            del self.read[warp][:done], self.held[warp][:done]
         return list(operands)
 
 
@@ -393,13 +409,24 @@ def _column(i: int) -> np.ndarray:
 
 
 def _from_words(words: list[np.ndarray], dtype: str) -> np.ndarray:
-    """A left factor in registers, [64, 16]."""
+    """A left factor in registers, [64, 16] (of tf32, 8 columns)."""
+    if dtype == "tf32":
+        found = np.zeros((64, 8), np.float32)
+        for i, word in enumerate(words):
+            found[FIRST_ROW + 8 * (i % 2), 4 * (i // 2) + _QUAD] = _tf32(word)
+        return found
     found = np.zeros((64, 16), np.float32)
     for i, word in enumerate(words):
         pair = simt.from_bytes(simt.to_bytes(word, "i32"), dtype).astype(np.float32)
         for j in range(2):
             found[FIRST_ROW + 8 * (i % 2), 8 * (i // 2) + 2 * _QUAD + j] = pair[:, j]
     return found
+
+
+def _tf32(words: np.ndarray) -> np.ndarray:
+    """Words as instructions take them: their last bits count for nothing, so they have none."""
+    assert not (words & 0x1FFF).any(), "a factor that was not rounded"
+    return words.astype(np.int32).view(np.float32)
 
 
 def _text(op: Op) -> str:

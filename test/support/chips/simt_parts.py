@@ -26,18 +26,29 @@ class TensorMap:
     box: tuple[int, ...]
 
     @property
+    def size(self) -> int:
+        return 4 if self.dtype == "tf32" else simt.SIZES[self.dtype]
+
+    @property
     def bytes(self) -> int:
-        return int(np.prod(self.box)) * simt.SIZES[self.dtype]
+        return int(np.prod(self.box)) * self.size
 
     @property
     def row(self) -> int:
         """Bytes of a row of a box."""
-        return self.box[0] * simt.SIZES[self.dtype]
+        return self.box[0] * self.size
+
+    def rounded(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes as they arrive."""
+        if self.dtype != "tf32":
+            return rows
+        words = np.ascontiguousarray(rows).view(np.int32)
+        return ((words + 0x1000) & ~0x1FFF).view(np.uint8)
 
     def rows(self, where: list[int]) -> tuple[np.ndarray, np.ndarray, int]:
         """Addresses of the rows (128 or 64 bytes) of the box at `where`, which of them exist, and
         how many bytes of these do: a row ends where the innermost axis does."""
-        size = simt.SIZES[self.dtype]
+        size = self.size
         assert self.row in (ROW, ROW // 2) and where[0] >= 0
         there = max(0, min(self.box[0], self.extents[0] - where[0])) * size
         sizes = self.box[1:]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import Comparison
+from neptune_mlir.algebra.numerics.accuracy import Comparison, frobenius, kinds
 from neptune_mlir.algebra.numerics.at_once import STRANGE, excess_at_once
 from neptune_mlir.algebra.numerics.judge import Programs
 
@@ -83,3 +83,9 @@ def test_infinities_are_worse_where_the_program_as_written_is_right():
     fused, unfused = np.array([[1, 1], [1, np.inf], [1, np.nan]]), np.stack([one, one, inf])[:, 0]
     found = excess_at_once([x], ("f32",), ([fused], [unfused], [one]), ("f32",))
     np.testing.assert_array_equal(found, [0, np.inf, STRANGE])
+
+
+def test_kinds_and_norms():
+    assert kinds(np.array([0.0, np.inf, -np.inf, np.nan])).tolist() == [0, 1, 2, 3]
+    got, wanted = np.array([3e200, 4.5e200, np.nan]), np.array([3e200, 4e200, 1.0])
+    assert frobenius(got, wanted) == pytest.approx(0.1)

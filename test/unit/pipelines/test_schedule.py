@@ -215,6 +215,24 @@ def test_rule_for_deep_products(settings, chosen):
     assert scripts.choose(module, 132) == "streamed"
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_product_that_the_result_is_made_of_is_not_taken_apart(whole):
+    """A softmax of what a linear layer makes: each product is needed again for the result, so it
+    goes through memory, and the softmax is a kernel of rows."""
+    p = N.Program("classes")
+    i, j, k = p.axis("i", 1024), p.axis("j", 8192), p.axis("k", 2048)
+    x, w = p.input("x", i, k, dtype="f32"), p.input("w", j, k, dtype="f32")
+    s = N.sum(x[i, k] * w[j, k], k)
+    m = N.max(s, j)
+    total = N.sum(N.exp(s - m), j)
+    p.output(*((N.exp(s - m) / total, i, j) if whole else (m + N.log(total), i)), dtype="f32")
+    module = parse(p.to_mlir())
+    runner.run(module, common.IMPORT)
+    assert scripts.choose(module, 132, apart=True) == ("streamed" if whole else "apart")
+    fused, _ = compiler.lower_text(p.to_mlir(), "test", "sm_90a", None, "fused", "")
+    assert str(fused).count('"neptune.read"(%arg1)') == 1  # one product reads the weights
+
+
 @pytest.mark.parametrize(
     ("name", "chosen"),
     [

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The forms that a tile may have while code is written: in registers, in memory, on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.codegen.gpu.chip import Operand
+from neptune_mlir.codegen.gpu.memory import Memory, Threads
+from neptune_mlir.codegen.gpu.scalars import Index
+
+
+@dataclass
+class Held:
+    """A tile in registers: one value per register of the layout."""
+
+    layout: Layout
+    values: list[Any]
+
+
+@dataclass
+class Splat:
+    """A tile of one value (None: nothing was ever written)."""
+
+    value: Any
+
+
+@dataclass
+class Pending:
+    """A tile in global memory that nobody has read yet: loads it as a layout asks for, element by
+    element."""
+
+    load: Callable[[Layout], Iterator[Any]]
+
+
+class Arriving:
+    """Elements that are loaded one after the other, each where it is first asked for."""
+
+    def __init__(self, each: Iterator[Any]):
+        self._each, self._found = each, list[Any]()
+
+    def __getitem__(self, k: int) -> Any:
+        while len(self._found) <= k:
+            self._found.append(next(self._each))
+        return self._found[k]
+
+    def all(self) -> list[Any]:
+        self._found += self._each
+        return self._found
+
+
+@dataclass
+class Pieces:
+    """A factor of a matrix product as its instructions take it: the words of each piece, by its
+    place along the free dimension and along k."""
+
+    pieces: dict[tuple[int, int], Any]
+
+    @property
+    def words(self) -> list[Any]:
+        return [word for words in self.pieces.values() for word in words]
+
+    def of(self, words: Iterable[Any]) -> Pieces:
+        """The same pieces of other words."""
+        rest = iter(words)
+        return Pieces({at: [next(rest) for _ in old] for at, old in self.pieces.items()})
+
+
+class InMemory(Protocol):
+    """A tile in shared memory, whatever form it has there (`SharedTile`, say)."""
+
+    def read(self, memory: Memory, layout: Layout) -> list[Any]:
+        """The elements that the registers of `layout` need."""
+
+    def operand(
+        self, threads: Threads, memory: Memory, wanted: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """A function from the place of pieces (along m or n, along k, how many) to fragments of a
+        factor of a matrix product."""
+
+
+Tile = Held | Splat | Pending | InMemory | Pieces
+Point = tuple[Sequence[Any], Sequence[Index]]  # an element of every operand, and a position
