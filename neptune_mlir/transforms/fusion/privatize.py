@@ -147,10 +147,8 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     if _ends_by_data(stream):
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
         small = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
-        ends: Index = 1  # how many streams
-        for k in sorted(_axes_of_ends(stream, values)):
-            ends = ix.mul(ends, axes[k].extent)
-        few, many = (ix.where_less(1, ends, small, count) for count in (few, many))
+        several = _ends(stream, values, axes)
+        few, many = (ix.where_less(1, several, small, count) for count in (few, many))
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     if each == 1 and not _ends_by_data(stream):
         chosen = _soonest(grid, asked, tiles, few)
@@ -244,10 +242,14 @@ def _ends_by_data(stream: Any) -> bool:
     )
 
 
-def _axes_of_ends(stream: Any, values: Values) -> set[int]:
-    """The axes along which data say where a stream ends."""
+def _ends(stream: Any, values: Values, axes: Sequence[Any]) -> Index:
+    """How many ends data give streams: the points of the axes along which they say them."""
     reads = (t for t in T.walk(read_live(stream, values)) if t.op == "read")
-    return {a for read in reads for a in T.axes_of(read)} - {stream.axis.value}
+    along = {a for read in reads for a in T.axes_of(read)} - {stream.axis.value}
+    count: Index = 1
+    for k in sorted(along):
+        count = ix.mul(count, axes[k].extent)
+    return count
 
 
 def _multiprocessors() -> Any:
