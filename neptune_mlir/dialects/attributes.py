@@ -128,11 +128,12 @@ AXIS_NAMES = Attribute(
     writers=("dialects.nests",),
     readers=("dialects.nests",),
 )  # fmt: skip
+_HOLD = "transforms.hopper.hold_references"
 FREE = Mark(
     "free", MARK, "neptune.accumulate, its tile op",
     "no result depends on its value: any reference will do",
     writers=("transforms.fusion.free_references", "transforms.tiling.emit"),
-    readers=("transforms.gpu.keep_references", "transforms.tiling.emit"),
+    readers=("transforms.gpu.keep_references", _HOLD, "transforms.tiling.emit"),
 )  # fmt: skip
 APART = Attribute(
     "apart", TEXT, "neptune.reduce",
@@ -390,28 +391,29 @@ GRID_KERNEL = Mark(
 VIA = Attribute(
     "via", TEXT, "a tile op",
     'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
-    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
+    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
     readers=(
         "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.nvidia.exchange",
         "codegen.nvidia.rings", "codegen.nvidia.specialized", "transforms.gpu.defer_joins",
         "transforms.gpu.keep_references", "transforms.gpu.streams",
-        "transforms.hopper.specialize_warps",
+        _HOLD, "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip
 ITERATION = Attribute(
     "iteration", TEXT, "a tile op",
     "which points of its loops each thread computes, as a layout",
-    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
-    readers=("analysis.layouts", "codegen.gpu.in_place"),
+    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
+    readers=("analysis.layouts", "codegen.gpu.in_place", _HOLD),
 )  # fmt: skip
 LAYOUT = Attribute(
     "layout", TEXT, "a tile op, a load or a copy",
     "where the elements of the result live (`analysis/layouts.py`)",
-    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling"),
+    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
     readers=(
         "analysis.layouts", "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.gpu.pipeline",
         "transforms.gpu.keep_references", "transforms.gpu.layout_stages", "transforms.gpu.streams",
-        "transforms.hopper.loop_graph", "transforms.hopper.specialize_warps",
+        _HOLD, "transforms.hopper.loop_graph",
+        "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip
 LAYOUTS = Attribute(
@@ -466,7 +468,7 @@ KEEPS = Mark(
     "keeps", MARK, "scf.for",
     "iterations may keep the reference of the one before",
     writers=("transforms.gpu.keep_references",),
-    readers=("codegen.gpu.kernels", "transforms.hopper.lazy_rescaling"),
+    readers=("codegen.gpu.kernels", _HOLD, "transforms.hopper.lazy_rescaling"),
 )  # fmt: skip
 MEASURED = Attribute(
     "measured", TEXT, "weights and factors of an online softmax",
@@ -517,8 +519,9 @@ CONSUMERS = Attribute(
     readers=(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
-        "transforms.gpu.layout_stages", "transforms.hopper.lazy_rescaling",
-        "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
+        "transforms.gpu.layout_stages", _HOLD,
+        "transforms.hopper.lazy_rescaling", "transforms.hopper.partition_warps",
+        "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "tune.builder",
     ),
@@ -587,6 +590,6 @@ RUNS_ON = Mark(
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",
     "it may be skipped where all factors are 1",
-    writers=("transforms.hopper.pipeline_loops",),
+    writers=(_HOLD, "transforms.hopper.pipeline_loops"),
     readers=("codegen.nvidia.specialized",),
 )  # fmt: skip

@@ -19,7 +19,7 @@ from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.family import best, chunks_of
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
-from neptune_mlir.pipelines import runner
+from neptune_mlir.pipelines import common, runner
 from neptune_mlir.pipelines.cases import Conditions, add
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
@@ -163,7 +163,7 @@ def compile_text(
     kernels for some calls alone (`pipelines/cases.py`). `knobs`: see `pipelines.lowering.Program`.
     """
     families = families_of(target)
-    with bindings.source_name(source), verdicts.kept():
+    with bindings.source_name(source), verdicts.kept(), common.once():
         program = RaisedProgram(text, source, schedule, knobs)
         with tuned.questions() as asked:
             bundles = [_compile_calls(program, family, entry, cases) for family in families]

@@ -11,6 +11,11 @@ What follows is the target's own: pipelines/cpu.py and its siblings.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
 from neptune_mlir.pipelines.runner import Step
 
 LIFT = (Step("lift-constants"),)
@@ -48,3 +53,17 @@ TO_TILES = (
     Step("canonicalize"),
     Step("cse"),
 )
+
+# What was begun for GPUs in this compilation, by the chip and the text of a tile program. Ways that
+# are tried one after the other share many of these: what some calls take is the same for all.
+begun: ContextVar[dict[tuple[str, str], Any] | None] = ContextVar("begun", default=None)
+
+
+@contextlib.contextmanager
+def once() -> Iterator[None]:
+    """Within: a tile program for a GPU is compiled once, however often it is asked for."""
+    token = begun.set({})
+    try:
+        yield
+    finally:
+        begun.reset(token)

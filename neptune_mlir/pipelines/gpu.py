@@ -15,7 +15,7 @@ from neptune_mlir.codegen.gpu.host import GpuHost, KernelFacts
 from neptune_mlir.dialects.attributes import PLAN
 from neptune_mlir.errors import LoweringError, ToolError
 from neptune_mlir.ir.bindings import ir, llvm
-from neptune_mlir.pipelines import legal, runner
+from neptune_mlir.pipelines import common, legal, runner
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
@@ -62,11 +62,15 @@ def begin_images(
         begin_one: begins the image of one: what it finishes is a `Compiled`.
     """
     llvm_child.start()
+    known, text = common.begun.get(), str(module)
+    known = {} if known is None else known
     begun = []
     for name in map(str.strip, target.split(",")):
-        copy = module.operation.clone()
-        with registry.collect_remarks() as found:
-            begun.append((name, begin_one(copy, name), found))
+        if (name, text) not in known:
+            copy = module.operation.clone()
+            with registry.collect_remarks() as found:
+                known[name, text] = begin_one(copy, name), found
+        begun.append((name, *known[name, text]))
 
     def finish() -> Bundle:
         bundles = [_image(name, one, found) for name, one, found in begun]

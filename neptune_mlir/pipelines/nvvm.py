@@ -216,8 +216,8 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
     ]
     if chip.warp_groups:
         asynchronous = (
-            "lazy-rescaling", "split-matmuls", "run-on-products", "schedule-loops",
-            "pipeline-loops",
+            "hold-references", "lazy-rescaling", "split-matmuls", "run-on-products",
+            "schedule-loops", "pipeline-loops",
         )  # fmt: skip
         found += map(Step, asynchronous)
     return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]

@@ -41,7 +41,7 @@ from neptune_mlir.runtime.memory import (
 )
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.runtime.plan import Plan
-from neptune_mlir.runtime.shards.in_two import takes
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, first_of, takes
 
 _SIZES_LIMIT = 1024  # shapes whose numbers are kept
 _CALLS_LIMIT = 256  # calls of a thread that are kept
@@ -133,7 +133,7 @@ class GpuExecutable:
     def _remember(
         self, key: Any, bound: Bound, outs: Sequence[Any], workspace: bool, arguments: Sequence[Any]
     ) -> None:  # fmt: skip
-        library, needs = library_of((*arguments, *outs)), bound.sizes.requirements
+        library, needs = library_of((*map(first_of, arguments), *outs)), bound.sizes.requirements
         given = outs and (workspace or not needs.workspace)
         if not (library.allocates or given):
             return
@@ -149,13 +149,20 @@ class GpuExecutable:
         self, arguments: Sequence[Any], outs: Sequence[Any], workspace: Any
     ) -> tuple[Any, list[int]]:
         """What calls have in common that differ in addresses alone, and these; None where only a
-        whole check can say."""
+        whole check can say. Last of all those that come behind first arrays (`CallAgain.run`)."""
         given = (*arguments, *outs, *(() if workspace is None else (workspace,)))
         key: list[Any] = [len(arguments), len(outs)]
         addresses: list[int] = []
+        behind: list[int] = []
         device = None
         for value in given:
-            seen = glance(value)
+            if type(value) is ArraysInTwo:
+                second = glance(value.arrays[1])
+                if second is None or second[1] is None:
+                    return None, addresses
+                key.append((second[0], value.dim, value.late, value.timeout))
+                behind += [second[1], value.word]
+            seen = glance(first_of(value))
             if seen is None:
                 return None, addresses
             key.append(seen[0])
@@ -164,7 +171,7 @@ class GpuExecutable:
                 device = seen[0][-1]
         if type(device) is not int:  # nobody said: asks no driver where there is no array
             key.append(self._device_of(arguments))
-        return tuple(key), addresses
+        return tuple(key), [*addresses, *behind]
 
     def requirements(self, *arguments: Any) -> Requirements:
         """The results and the workspace that a call with these arguments needs.
@@ -191,7 +198,7 @@ class GpuExecutable:
         given = None if out is None else list(out) if isinstance(out, (tuple, list)) else [out]
         device = self._device_of(arguments)
         images = self._images_for(device)
-        library = library_of([*arguments, *(given or ())])
+        library = library_of([*map(first_of, arguments), *(given or ())])
         own_stream = library.current_stream
         current = own_stream if stream is None else partial(_constant, stream_handle(stream))
         handle = current(device)

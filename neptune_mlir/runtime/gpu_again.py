@@ -34,8 +34,8 @@ from neptune_mlir.runtime.images import LoadedImage
 from neptune_mlir.runtime.libraries import Library
 from neptune_mlir.runtime.loader import compile_text, has_compiler
 from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
-from neptune_mlir.runtime.parameters import in_two, map_shape
-from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
+from neptune_mlir.runtime.parameters import in_memory, in_two, map_shape
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, UNIT, WORD
 
 _ENTERING = 1 << 32  # added to an error of the driver that came before the first launch
 
@@ -92,7 +92,9 @@ class CallAgain:
         self._workspace = make((needs.workspace,), "i8", device) if own_workspace else None
         self._ignored = workspace and not needs.workspace  # which nothing reads or writes
         self._counters: list[tuple[Any, int]] = []
-        self._given: Any = (ctypes.c_int64 * len(bases))()
+        # of those in two arrays the second one and the word come behind all bases
+        self._in_two = [base for base in bases if bound.arrays[base].behind]
+        self._given: Any = (ctypes.c_int64 * (len(bases) + 2 * len(self._in_two)))()
         self._given_address = ctypes.addressof(self._given)
         given = range(own - outs, own) if outs else ()
         written = [*given, *([len(bases) - 1] if workspace and needs.workspace else [])]
@@ -113,20 +115,23 @@ class CallAgain:
         addresses, or where the thread is, need a whole check.
 
         Args:
-            addresses: of the arrays that the caller passes: arguments, results, the workspace.
+            addresses: of the arrays that the caller passes: arguments, results, the workspace; then
+                of each argument in two arrays the second one, and its word.
         """
+        behind = addresses[len(addresses) - 2 * len(self._in_two) :]
+        addresses = addresses[: len(addresses) - len(behind)]
         if self._ignored:
             addresses = addresses[:-1]
         if self._results:
             outs = [make(handle) for make in self._results]
             address = self._library.address
             made = [address(x) for x in outs]
-            at = len(self._given) - len(made) - (WORKSPACE in self._bases)
+            at = len(self._bases) - len(made) - (WORKSPACE in self._bases)
             addresses = [*addresses[:at], *made, *addresses[at:]]
         if self._workspace is not None:
             scratch = self._workspace(handle)
             addresses = [*addresses, self._library.address(scratch)]
-        self._given[:] = addresses
+        self._given[:] = [*addresses, *behind]
         if self._counters:
             kept = self._driver.is_capturing(handle)
             for value, limit in self._counters:
@@ -163,6 +168,7 @@ class CallAgain:
             number = self._base(place)
             if number is not None:
                 units[number] = max(units[number], bound.image.alignment.get(place, 1))
+        units += [UNIT, WORD] * len(self._in_two)
         rows["base"] = [(unit - 1,) for unit in units]  # powers of 2
         rows["pair"] = [
             (k, n, *spans[k], *spans[n]) for k in written for n in range(len(views)) if n != k
@@ -183,6 +189,10 @@ class CallAgain:
         found = (kind, number) if (kind, number) in self._bases else WORKSPACE
         return self._bases.index(found)
 
+    def _behind(self, place: Place) -> int:
+        """The number of the second array of an argument in two."""
+        return len(self._bases) + 2 * self._in_two.index(place)
+
     def _own(
         self, launch: PreparedLaunch, operands: Sequence[Any], bound: Bound,
         views: Sequence[ArrayView], rows: dict[str, list[Sequence[int]]], keep: list[Any],
@@ -196,7 +206,12 @@ class CallAgain:
                 values[at] = type(values[at])()
                 self._counters.append((values[at], operand[1]))
             elif operand[0] == OPERAND:
-                width = len(in_two(bound.arrays[operand[1], operand[2]], operand[3]))
+                place = operand[1], operand[2]
+                width = len(in_two(bound.arrays[place], operand[3]))
+                if place in self._in_two:
+                    values[at] = ctypes.c_void_p()
+                    word = ctypes.addressof(values[at]), self._behind(place) + 1, 0
+                    rows["pointer"].append(word)
             elif operand[0] != "value":
                 is_map = operand[0] in ("map", BEHIND)
                 place = (operand[1], operand[2]) if is_map else (operand[0], operand[1])
@@ -204,6 +219,10 @@ class CallAgain:
                 width = 1 if is_map else 1 + len(array.strides[:-1])
                 if base is not None:
                     offset = array.address - views[base].address
+                    if operand[0] == BEHIND and place in self._in_two:
+                        base, offset = self._behind(place), 0
+                    if is_map:
+                        array = in_memory(array, operand[0])
                     values[at] = map_room() if is_map else ctypes.c_void_p()
                     row = [ctypes.addressof(values[at]), base, offset]
                     if not is_map:

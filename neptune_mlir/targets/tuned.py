@@ -50,6 +50,7 @@ class Shape:
         marks: numbers of a streamed point alone that comparisons take: its document, say.
         once, streamed: elements of a row that programs load once, and of a streamed point, where
             results are so wide that groups share rows; 0: as `depth` and `width` say.
+        shared: products whose results programs add up (`join-streams`).
     """
 
     depth: int
@@ -64,12 +65,13 @@ class Shape:
     marks: int = 0
     once: int = 0
     streamed: int = 0
+    shared: int = 0
 
     def __str__(self) -> str:
         marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
         if (self.scores, self.results) != (1, 1):
             marks.append(f"{self.scores} scores {self.results} results")
-        counts = ((name, getattr(self, name)) for name in ("loads", "boxes", "marks"))
+        counts = ((name, getattr(self, name)) for name in ("loads", "boxes", "marks", "shared"))
         marks += [f"{n} {name}" for name, n in counts if n]
         return " ".join([f"{self.depth}x{self.width}", *marks])
 
@@ -83,6 +85,7 @@ class Shape:
 
 _COUNTS = {  # of a Shape, at least
     "scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0, "once": 0, "streamed": 0,
+    "shared": 0,
 }  # fmt: skip
 
 

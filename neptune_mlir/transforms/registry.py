@@ -68,6 +68,7 @@ _MODULES: dict[str, str] = {
     "positions-ahead": "neptune_mlir.transforms.hopper.positions_ahead",
     "specialize-warps": "neptune_mlir.transforms.hopper.specialize_warps",
     "partition-warps": "neptune_mlir.transforms.hopper.partition_warps",
+    "hold-references": "neptune_mlir.transforms.hopper.hold_references",
     "lazy-rescaling": "neptune_mlir.transforms.hopper.lazy_rescaling",
     "split-matmuls": "neptune_mlir.transforms.hopper.split_matmuls",
     "run-on-products": "neptune_mlir.transforms.hopper.run_on_products",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""On which inputs of a batch a program is right by its first run: `judge`, for many inputs at once.
+"""How far over its bound a program is on each input of a batch, by its first run: `judge`, for many
+inputs at once.
 
 Most inputs are no trouble, and `judge` takes a millisecond for each. Here the first run of all of
 them is judged in a few NumPy calls, by the same rule. What is not right at once may still be right
@@ -25,30 +26,33 @@ from neptune_mlir.algebra.numerics.accuracy import (
 )
 from neptune_mlir.algebra.numerics.judge import FAR
 
+STRANGE = 1e30  # an infinity or a NaN where there is none, nor is the program as written right
 
-def right_at_once(
+
+def excess_at_once(
     stacks: Sequence[Any], arguments: Sequence[str], three: Sequence[Sequence[Array]],
-    results: Sequence[str], within: float = 1.0,
+    results: Sequence[str],
 ) -> Array:  # fmt: skip
-    """Whether `judge` would find each input right, and need no more runs than one for it.
+    """The error over its bound on each input: where that is no more than 1, `judge` would find it
+    right, and need no more runs than one for it.
 
     Args:
         stacks: the arguments; the first dimension of each counts inputs.
         arguments: their element types.
         three: the results fused, as written and in float64, each with inputs first.
         results: their element types.
-        within: what part of the bound is asked for.
     """
     together, beyond = _far(stacks, arguments)
-    right = np.ones(len(together), bool)
+    found = np.zeros(len(together))
     with np.errstate(all="ignore"):
         for dtype, fused, unfused, exact in zip(results, *three, strict=True):
             if dtype in EPSILON:
-                right &= _floats_right(fused, unfused, exact, dtype, together, beyond, within)
+                excess = _of_floats(fused, unfused, exact, dtype, together, beyond)
             else:
                 wrong = (fused != unfused) & (fused != exact)
-                right &= ~wrong.reshape(len(right), -1).any(1)
-    return right
+                excess = np.where(wrong.reshape(len(found), -1).any(1), np.inf, 0.0)
+            found = np.maximum(found, excess)
+    return found
 
 
 def _far(stacks: Sequence[Any], dtypes: Sequence[str]) -> tuple[Array, Array]:
@@ -67,14 +71,13 @@ def _far(stacks: Sequence[Any], dtypes: Sequence[str]) -> tuple[Array, Array]:
     return together, together & ~((low < product) & (product < high))
 
 
-def _floats_right(
-    fused: Array, unfused: Array, exact: Array, dtype: str, together: Array, beyond: Array,
-    within: float,
-) -> Array:  # fmt: skip
-    """`Comparison.add` of a first run, and whether its excess is at most `within`."""
+def _of_floats(
+    fused: Array, unfused: Array, exact: Array, dtype: str, together: Array, beyond: Array
+) -> Array:
+    """`Comparison.add` of a first run, and its excess."""
     count = len(exact)
     if not exact.size:
-        return np.ones(count, bool)
+        return np.zeros(count)
     shape = (count, -1, exact.shape[-1] if exact.ndim > 2 else 1)
     fused, unfused, exact = (a.reshape(shape) for a in (fused, unfused, exact))
     of_exact, of_fused = kinds(rounded(exact, dtype)), kinds(fused)
@@ -83,7 +86,8 @@ def _floats_right(
         size = norm(np.where(np.isfinite(exact), exact, 0.0), 2)
         low, high = ends(dtype)
         unknown = unknown | (together[:, None] & (((size > 0) & (size < low)) | (size > high)))
-    alike = (of_fused == kinds(unfused)) | (of_fused == of_exact) | unknown[..., None]
+    of_unfused = kinds(unfused)
+    alike = (of_fused == of_unfused) | (of_fused == of_exact) | unknown[..., None]
     compared = (of_exact == 0) & ~unknown[..., None]
 
     def ulps(got: Array) -> Array:
@@ -93,4 +97,6 @@ def _floats_right(
 
     sizes = norm(np.where(compared, exact, 0.0), 2)
     unit = EPSILON[dtype] * np.maximum(sizes, SMALLEST[dtype])
-    return alike.all((1, 2)) & (ulps(fused) <= within * bound(ulps(unfused), dtype))
+    excess = np.nan_to_num(ulps(fused) / bound(ulps(unfused), dtype), nan=np.inf)
+    excess = np.where(alike.all((1, 2)), excess, np.maximum(excess, STRANGE))
+    return np.where((~alike & (of_unfused == of_exact)).any((1, 2)), np.inf, excess)

@@ -36,10 +36,10 @@ def jittered(
         else:
             shares = EPSILON[dtype] * generator.integers(-1, 2, values.shape)
         moved = values + shares * np.where(values == 0, largest, values)
-        whole = values == np.rint(values)
-        _, number, times = np.unique(values, return_inverse=True, return_counts=True)
-        constant = whole & (times[number.reshape(values.shape)] > 1)
-        constant &= np.abs(values) <= constants
+        constant = (values == np.rint(values)) & (np.abs(values) <= constants)
+        if constant.any():  # most inputs have no whole number, and to sort them takes long
+            _, number, times = np.unique(values, return_inverse=True, return_counts=True)
+            constant &= times[number.reshape(values.shape)] > 1
         moved = rounded(moved, dtype)
         data = np.isfinite(values) & np.isfinite(moved) & ~constant
         return np.where(data, moved, values)

@@ -30,7 +30,7 @@ from neptune_mlir.algebra.numeric import (
 )
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
-from neptune_mlir.algebra.numerics.at_once import right_at_once
+from neptune_mlir.algebra.numerics.at_once import excess_at_once
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
 from neptune_mlir.algebra.numerics.remembered import remembered
@@ -48,6 +48,7 @@ RUNS = 64  # of one input, where rounding decides
 MARGIN = 0.8  # of the bound: other numbers than those tried here, in other orders, do worse
 CLOSE, MORE = 0.6, 256  # of the bound: such inputs are drawn again for each plan, for so many rows
 SELDOM = 4  # times less often where an element is infinite or a NaN: other numbers say little more
+JUDGED = 16  # of those that are not right at once, by name and plan: the worst, for each takes long
 
 
 @dataclass(frozen=True)
@@ -320,16 +321,28 @@ class _Trial:
         three = [run.batch(many) for run in (fused, self._ways[longer][0], self._exact)]
         self.rows = max(1, min(r[0].size // (r.shape[-1] if r.ndim > 2 else 1) for r in three[2]))
         asked = stacked(many), programs.arguments, three, programs.results
-        for case in itertools.compress(cases, ~right_at_once(*asked, MARGIN)):
+        excess = excess_at_once(*asked)
+        for case in _worst(cases, excess):
             found = judge(programs, case.arguments)
             for result, comparison in zip(self._definition.results, found, strict=True):
                 if not comparison.ok:
                     return f"'{result}': {comparison.verdict} (input '{case.name}')", set()
-        close = ~right_at_once(*asked, CLOSE)
+        close = excess > CLOSE
         for as_written, exact in zip(three[1], three[2], strict=True):  # at the ends of the range
             lost = np.isfinite(exact) & ~np.isfinite(as_written)
             close |= lost.reshape(len(close), -1).any(1)
         return "", {case.name for case in itertools.compress(cases, close)}
+
+
+def _worst(
+    cases: Sequence[hostile.HostileCall], excess: Array
+) -> list[hostile.HostileCall]:
+    """Those that are over MARGIN: of each name the worst."""
+    named: dict[str, list[int]] = {}
+    for k in map(int, np.flatnonzero(excess > MARGIN)):
+        named.setdefault(cases[k].name, []).append(k)
+    worst = (sorted(of, key=lambda k: -excess[k])[:JUDGED] for of in named.values())
+    return [cases[k] for k in sorted(itertools.chain.from_iterable(worst))]
 
 
 def stacked(many: Sequence[Sequence[Any]]) -> list[Array]:

@@ -19,9 +19,11 @@ from neptune_mlir.transforms.hopper.specialize_warps import ROWS
 
 @dataclass(frozen=True)
 class LeftFactor:
-    """A left factor in registers as the words that instructions take."""
+    """A left factor in registers as the words that instructions take; `tile`: of one whose first
+    columns alone are there, all of it."""
 
     words: Sequence[Any]
+    tile: PanelTile | None = None
 
 
 class GroupProducts:
@@ -58,14 +60,17 @@ class GroupProducts:
             b_address = self._own(b_address, own)
         b, b_steps = self._in_panels(b_tile, b_address, k, turned[1])
         a: Any
+        kept = a_tile if isinstance(a_tile, LeftFactor) else None
+        if kept is not None and kept.tile is not None:
+            a_tile = kept.tile
         if isinstance(a_tile, PanelTile):
             # a group's rows are so many rows of the tile, or a panel where these run along m
             own = a_tile.panel_bytes if turned[0] else ROWS * a_tile.row_bytes
             a_address = a_tile.address if across > 1 else self._own(a_tile.address, own)
             a, a_steps = self._in_panels(a_tile, a_address, k, turned[0])
+            a = a if kept is None else hopper.Both(kept.words, a)
         else:
-            kept = isinstance(a_tile, LeftFactor)
-            a = list(a_tile.words) if kept else self._fragments(g, p, a_tile, layout)
+            a = self._fragments(g, p, a_tile, layout) if kept is None else list(kept.words)
             a_steps = [0] * (k // 16)
         steps = list(zip(a_steps, b_steps, strict=True))
         return hopper.multiply(element_of(g.inputs[p.b]), n, acc, a, b, steps, turned)
@@ -73,13 +78,17 @@ class GroupProducts:
     def left_factor(
         self, g: Generic, p: Contraction, tile: PanelTile, layout: Layout
     ) -> LeftFactor:
-        """A left factor from shared memory, for all products that read it."""
+        """A left factor from shared memory, for all products that read it; where groups share rows,
+        whose results take half of their registers, the columns of a panel."""
         compute, s = self.compute, self.s
         grid, instruction = compute.warp_grid(layout, g, p), compute.instruction(g)
         wanted = compute.operand_of(g, p.a, "a", p, grid, instruction)
         fragments = tile.operand(compute.threads, compute.memory, wanted)
-        pieces = (fragments(0, k, 1)[0] for k in range(g.extents[p.k] // instruction.k))
-        return LeftFactor([s.op("llvm.bitcast", [x], s.i32) for piece in pieces for x in piece])
+        steps = g.extents[p.k] // instruction.k
+        most = steps if grid.n == 1 else min(steps, warp_groups.PANEL // instruction.k)
+        pieces = (fragments(0, k, 1)[0] for k in range(most))
+        words = [s.op("llvm.bitcast", [x], s.i32) for piece in pieces for x in piece]
+        return LeftFactor(words, tile if most < steps else None)
 
     def _own(self, address: Any, size: int) -> Any:
         """Where the part of this group begins, of parts of so many bytes."""

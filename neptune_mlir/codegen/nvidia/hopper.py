@@ -9,6 +9,7 @@ it starts at a multiple of 1024 bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.ir.bindings import ir
@@ -272,6 +273,15 @@ def step_along_rows(k: int) -> int:
     return k * 2
 
 
+@dataclass(frozen=True)
+class Both:
+    """A left factor of which the words of the first steps are in registers, and all of it in shared
+    memory, by a descriptor."""
+
+    words: Sequence[Any]
+    descriptor: Any
+
+
 def multiply(
     dtype: str,
     width: int,
@@ -288,38 +298,42 @@ def multiply(
 
     Args:
         accumulators: values to add to; None: the product alone.
-        a: a descriptor, or the words of the fragments (4 a step of 16 along the reduced axis).
+        a: a descriptor, the words of the fragments (4 a step of 16 along the reduced axis), or
+            both.
         b: a descriptor.
         steps: for each 16 of the reduced axis, what to add to the descriptors of A and of B.
         turned: of A and of B, whether rows in shared memory run along the free axis, not along the
             reduced axis.
     """
     count = width // 2
-    words = list(a) if isinstance(a, (list, tuple)) else None
+    words, a = (list(a), None) if isinstance(a, (list, tuple)) else ([], a)
+    if isinstance(a, Both):
+        words, a = list(a.words), a.descriptor
     acc = [] if accumulators is None else list(accumulators)
     first = count + len(acc)  # of the operands that are not accumulators
-    place_b = first + (len(words) if words else 1)
+    descriptors = [b] if a is None else [a, b]
+    place_a, place_b = first + len(words), first + len(words) + len(descriptors) - 1
     held = ", ".join(f"${k}" for k in range(count))
     lines = ["{", ".reg .b64 a, b;", ".reg .pred p, q;", "setp.ne.b32 p, 1, 0;",
              "setp.ne.b32 q, 0, 0;", "wgmma.fence.sync.aligned;"]  # fmt: skip
     for k, (move_a, move_b) in enumerate(steps):
-        if words:
+        held_too = 4 * k < len(words)
+        if held_too:
             left = "{" + ", ".join(f"${first + 4 * k + j}" for j in range(4)) + "}"
         else:
-            lines.append(f"add.s64 a, ${first}, {move_a};")
+            lines.append(f"add.s64 a, ${place_a}, {move_a};")
             left = "a"
         lines.append(f"add.s64 b, ${place_b}, {move_b};")
         keep = "q" if k == 0 and not acc else "p"
-        major = f"{int(turned[1])}" if words else f"{int(turned[0])}, {int(turned[1])}"
+        major = f"{int(turned[1])}" if held_too else f"{int(turned[0])}, {int(turned[1])}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{dtype}.{dtype} {{{held}}}, "
             f"{left}, b, {keep}, 1, 1, {major};"
         )
     lines += ["wgmma.commit_group.sync.aligned;", "}"]
     constraints = ["=f"] * count + [str(k) for k in range(len(acc))]
-    constraints += ["r"] * len(words) if words else ["l"]
-    constraints.append("l")
-    operands = [*acc, *(words or [a]), b]
+    constraints += ["r"] * len(words) + ["l"] * len(descriptors)
+    operands = [*acc, *words, *descriptors]
     return _values("\n".join(lines), ",".join(constraints), operands, count)
 
 

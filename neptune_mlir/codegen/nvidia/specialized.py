@@ -292,17 +292,23 @@ class SpecializedWriter(KernelWriter):
     def _get(self, op: Any) -> None:
         tiles: dict[Any, Any] = self.tiles
         tile = tiles[op.results[0]] = self.rings.get(op)
-        if op.block == self.body and tuned(self.forall, "lefts", 0):
+        if op.block == self.body:
             self._keep_left(op.results[0], tile)
 
     def _keep_left(self, value: Any, tile: Any) -> None:
-        """Bring a left factor that all iterations read to registers. (Shared memory gives an
-        instruction of few columns no more than both of its factors in the time that it takes.)"""
+        """Bring a left factor that all iterations read to registers, or what there is room for.
+        (Shared memory gives an instruction of few columns no more than both of its factors in the
+        time that it takes.)"""
+        asked = tuned(self.forall, "lefts", 0)
         for use in value.uses:
             start = use.owner.operation
             if start.name == START and start.block != self.body:
                 g = read_generic(start)
                 p, layout = self.oriented(g), layout_of(start, shape_of(g.init))
+                across = self.compute.warp_grid(layout, g, p).n
+                deep = across > 1 and g.extents[p.k] > warp_groups.PANEL
+                if not (asked or deep):
+                    continue
                 if use.operand_number == p.a and g.maps[p.a].index(p.k) == 1:
                     self.lefts[value] = self.products.left_factor(g, p, tile, layout)
                     return

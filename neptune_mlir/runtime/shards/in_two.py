@@ -19,6 +19,7 @@ from neptune_mlir.runtime.plan import Plan
 OPERAND = "in_two"
 BEHIND = "map behind"
 UNIT = 16  # bytes that addresses and rows are multiples of
+WORD = 4  # bytes of the word that counts
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class ArraysInTwo:
         behind = Behind(second, self.dim, begin, low, high, self.word, self.timeout)
         return replace(first, shape=tuple(one), behind=behind)
 
+
+
+def first_of(value: Any) -> Any:
+    """An argument, or the first array of one in two."""
+    return value.arrays[0] if type(value) is ArraysInTwo else value
 
 
 def takes(plan: Plan, views: Sequence[ArrayView | None]) -> bool:

@@ -300,7 +300,7 @@ class CopyGifts:
 
 _FIRST = 1  # channel of signals; torch's barrier has 0
 _COUNTS = 3  # channel of counts
-GROUP, GROUPS = 1 << 22, 16  # least bytes of lanes that are told at once, and how often at most
+GROUP, GROUPS = 1 << 23, 8  # least bytes of lanes that are told at once, and how often at most
 
 
 class _Shared:

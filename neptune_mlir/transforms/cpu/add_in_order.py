@@ -37,6 +37,7 @@ def add_in_order(module: Any) -> None:
 
 def _added(tile: Any, strip: Any, *at: Any) -> Any:
     kind = ir.RankedTensorType(tile.type)
+    at = tuple(map(_index, at))
     sizes = [_inside(tile, strip, d, place) for d, place in enumerate(at)]
     tile = extract_slice(tile, [0] * kind.rank, sizes, range(kind.rank))
     old = extract_slice(strip, at, sizes, range(kind.rank))
@@ -51,14 +52,17 @@ def _added(tile: Any, strip: Any, *at: Any) -> Any:
     return tensor.InsertSliceOp(op.results[0], strip, *slice_operands(at, sizes)).result
 
 
-def _inside(tile: Any, strip: Any, dim: int, at: Any) -> Index:
+def _index(value: Any) -> Index:
+    made = owner(value)
+    constant = made is not None and made.name == "arith.constant"
+    return ir.IntegerAttr(made.attributes["value"]).value if constant else value
+
+
+def _inside(tile: Any, strip: Any, dim: int, at: Index) -> Index:
     """How much of a tile lies in front of the end of the strip."""
 
     def extent(value: Any) -> Index:
         kind = ir.RankedTensorType(value.type)
         return tensor.dim(value, ix.value(dim)) if kind.is_dynamic_dim(dim) else kind.shape[dim]
 
-    made = owner(at)
-    if made is not None and made.name == "arith.constant":
-        at = ir.IntegerAttr(made.attributes["value"]).value
     return ix.minimum(extent(tile), ix.sub(extent(strip), at))

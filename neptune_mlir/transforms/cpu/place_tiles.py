@@ -5,6 +5,7 @@ Upstream's one-shot-bufferize writes a result where its `outs` operand lives. So
 
 * a static tile of an outside tensor is copied to scratch (`linalg.copy`), once, unless a
   `tensor.pad` does that anyway;
+* so is a whole tensor that is a tile: who reads it needs to know how its elements lie;
 * loads come before what computes, so that computations stand next to each other;
 * an `outs` that is only there for its shape (`tensor.empty`, `linalg.fill`) becomes this op's
   own, so that buffers are not shared by accident;
@@ -14,10 +15,13 @@ Upstream's one-shot-bufferize writes a result where its `outs` operand lives. So
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from neptune_mlir.ir.bindings import ir, linalg, tensor
 from neptune_mlir.transforms.registry import register
+
+WHOLE_TILE = 1 << 16  # elements of the largest tile (the pass `tile`)
 
 
 @register("place-tiles", "give every tile a destination, so that bufferization works in place")
@@ -26,6 +30,7 @@ def place_tiles(module: Any) -> None:
         # kernels, and what canonicalization may have folded out of a kernel of one program
         for body in function.regions[0].blocks if len(function.regions) else ():
             _copy_static_loads(body)
+            _copy_whole_loads(body)
             _load_early(body)
             _own_destinations(body)
             _overwrite_dead_inputs(body)
@@ -82,6 +87,41 @@ def _copy_static_loads(body: Any) -> None:
                 for position, operand in enumerate(reader.operands):
                     if operand == results[0] and reader != made:
                         reader.operands[position] = copy
+
+
+def _copy_whole_loads(body: Any) -> None:
+    for block in _blocks(body):
+        if block.owner.name != "scf.forall":
+            continue
+        copies: dict[Any, Any] = {}
+        readers = [op.operation for inner in _blocks(block) for op in inner.operations]
+        for reader in (op for op in readers if _reads_points(op)):
+            for position in range(len(reader.operands) - len(reader.results)):
+                value = reader.operands[position]
+                if not _is_whole_tile(value):
+                    continue
+                if value not in copies:
+                    with ir.InsertionPoint.at_block_begin(block), reader.location:
+                        copies[value] = linalg.copy(value, outs=[_fresh_empty(value.type)])
+                reader.operands[position] = copies[value]
+
+
+def _reads_points(op: Any) -> bool:
+    """Whether an op reads points of what it is given one by one: no product, which packs them."""
+    if op.name != "linalg.generic" or not len(op.results):
+        return False
+    reduces = "reduction" in str(op.attributes["iterator_types"])
+    return not reduces or len(op.operands) - len(op.results) == 1
+
+
+def _is_whole_tile(value: Any) -> bool:
+    """Whether a value is a tensor from outside that a program has all of."""
+    kind = value.type
+    if not isinstance(value, ir.BlockArgument) or not isinstance(kind, ir.RankedTensorType):
+        return False
+    inside = value.owner.owner.operation.name != "func.func"
+    known = kind.rank > 0 and kind.has_static_shape
+    return known and not inside and math.prod(kind.shape) <= WHOLE_TILE
 
 
 def readers_start(op: Any) -> Any:

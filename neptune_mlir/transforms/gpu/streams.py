@@ -21,6 +21,7 @@ from neptune_mlir.analysis.tiles import (
     is_tensor,
     nested,
     owner,
+    shape_of,
 )
 from neptune_mlir.dialects.attributes import LAYOUT, VIA
 from neptune_mlir.dialects.op_names import GET, RELEASE
@@ -75,7 +76,8 @@ def chains_of(forall: Any, wanted: Callable[[Any], bool]) -> list[list[Any]]:
 
 
 def _next(loop: Any) -> Any:
-    """The loop that starts with all results of `loop`, when only scalar ops stand between."""
+    """The loop that starts with all results of `loop`, when no tile is made between them. (A number
+    is: what a tensor says of where the stream ends is read in front of the loop with a mask.)"""
     results = list(loop.results)
     uses = [use.owner.operation for value in results for use in value.uses]
     if not uses or any(use != uses[0] for use in uses):
@@ -85,7 +87,7 @@ def _next(loop: Any) -> Any:
         return None
     operations = [op.operation for op in loop.block.operations if op.operation.name != RELEASE]
     between = operations[operations.index(loop) + 1 : operations.index(found)]
-    if any(is_tensor(v) for op in between for v in [*op.results, *op.operands]):
+    if any(is_tensor(v) and shape_of(v) for op in between for v in op.results):
         return None
     return found
 

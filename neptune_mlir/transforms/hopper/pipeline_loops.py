@@ -34,7 +34,7 @@ from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, linalg, location_text, scf
 from neptune_mlir.transforms.gpu.copies import Copies, captured_values
-from neptune_mlir.transforms.gpu.streams import chains_of, multiplies
+from neptune_mlir.transforms.gpu.streams import chain_of, chains_of, multiplies
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
 from neptune_mlir.transforms.hopper.schedule_loops import late_signature
 from neptune_mlir.transforms.registry import register
@@ -46,8 +46,9 @@ NONE = -math.inf  # the start of a maximum
 def pipeline_loops(module: Any) -> None:
     for forall in foralls(module):
         for chain in chains_of(forall, _is_scheduled):
-            with forall.context, chain[0].location:
-                _Pipeline(chain, TURNS.on(forall)).write()
+            for bodies in _alike([loop for loop in chain if _is_scheduled(loop)]):
+                with forall.context, bodies[0].loop.location:
+                    _Pipeline(bodies, TURNS.on(forall)).write()
 
 
 def _is_scheduled(loop: Any) -> bool:
@@ -92,19 +93,29 @@ class _Body:
         return [op for op in self.order if self.stages.stage[op] == stage]
 
 
-class _Pipeline:
-    """Writes one chain."""
+def _alike(chain: Sequence[Any]) -> list[list[_Body]]:
+    """The loops of a chain, those together that follow each other and have the same late ops."""
+    found: list[list[_Body]] = []
+    before: Any = None
+    for loop in chain:
+        body = _Body(loop)
+        signature = late_signature(body.stages, body.order)
+        follows = found and loop in chain_of(found[-1][-1].loop)[1:2]
+        if follows and signature == before:
+            found[-1].append(body)
+        else:
+            found.append([body])
+        before = signature
+    return found
 
-    def __init__(self, chain: Sequence[Any], turns: bool):
-        self.loops, self.turns = list(chain), turns
-        self.bodies = [_Body(loop) for loop in chain]
+
+class _Pipeline:
+    """Writes loops that carry on with each other's results."""
+
+    def __init__(self, bodies: Sequence[_Body], turns: bool):
+        self.loops, self.turns = [body.loop for body in bodies], turns
+        self.bodies = list(bodies)
         first = self.bodies[0]
-        signatures = [late_signature(body.stages, body.order) for body in self.bodies]
-        if any(signature != signatures[0] for signature in signatures):
-            raise LoweringError(
-                "loops that carry on with each other's results have other ops in stage 1",
-                loc=location_text(self.loops[0].location), hint="give them the same ones",
-            )  # fmt: skip
         self.late, self.crossing = first.stages.late, first.stages.crossing
         self.starts = list(self.loops[0].operands)[3:]
         self.layouts = [*LAYOUTS.of(self.loops[0]), *map(layout_text, self.crossing)]

@@ -22,9 +22,10 @@ The producer of the loop puts tiles of late gets behind the others, whose slots 
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
 script may write itself; `pipeline-loops` does what they say. Loops that carry on with each other's
-results form a chain, whose ops of stage 1 must be the same in each loop: one finishes what the one
-before leaves. (Modulo scheduling: Rau, 1994. That the schedules of FlashAttention-3 and -4 are
-optimal solutions of this problem: Twill, arXiv 2512.18134.)
+results form a chain, whose ops of stage 1 are the same in each loop: one finishes what the one
+before leaves. Where the loops are faster with schedules of their own, each has its own. (Modulo
+scheduling: Rau, 1994. That the schedules of FlashAttention-3 and -4 are optimal solutions of this
+problem: Twill, arXiv 2512.18134.)
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
     foralls,
+    is_added,
     is_tensor,
     owner,
     read_generic,
@@ -93,7 +95,14 @@ def _schedule_chain(chain: list[Any], rates: Rates, early: bool, most: int) -> N
     if any(op.name == "scf.for" for graph in graphs for op in graph.nodes):
         missed(chain[0].location, PIPELINED, "there is a loop within it")
         return
-    best = _best([_schedules(graph, rates, early, most) for graph in graphs], rates)
+    found = [_schedules(graph, rates, early, most) for graph in graphs]
+    best = _best(found, rates)
+    if len(chain) > 1 and not any(READER.on(op) for graph in graphs for op in graph.nodes):
+        apart = [_best([schedules], rates)[0] for schedules in found]
+        if sum(s.cycles for s in apart) < sum(s.cycles for s in best):
+            for loop in chain:
+                _schedule_chain([loop], rates, early, most)
+            return
     late = any(best[0].stages.stage.values())
     if not late and all(s.cycles >= _as_written(s.stages.graph, rates) for s in best):
         missed(chain[0].location, PIPELINED, "nothing runs beside its matmuls")
@@ -247,7 +256,9 @@ def _schedule(
     if order is None:
         return None
     carried = [graph.arguments[k] for k in stages.read]
-    words = sum(map(_words, [*stages.crossing, *carried]))
+    # of a product that programs add up, the accumulators stand beside those of the next scores
+    beside = [op.results[0] for op in late if op.name == WAIT and is_added(op.results[0])]
+    words = sum(map(_words, [*stages.crossing, *carried, *beside]))
     return _Schedule(stages, tuple(order), _interval(graph, order, costs, rates), words)
 
 

@@ -124,12 +124,17 @@ class Arithmetic:
         small = arith.cmpf(arith.CmpFPredicate.OLT, x, self.c(2.0**-126))
         x = arith.select(small, arith.mulf(x, self.c(2.0**23)), x)
         offset = arith.select(small, self.c(-23.0), self.c(0.0))
+        one_plus_m, number = self.mantissa(x)
+        exponent = arith.sitofp(self.kind, number)
+        return arith.subf(one_plus_m, self.c(1.0)), arith.addf(exponent, offset)
+
+    def mantissa(self, x: Any) -> tuple[Any, Any]:
+        """x = y 2^e for positive finite normal x, y in [sqrt(1/2), sqrt(2)): y, and e as a whole
+        number."""
         low = int(np.float32(math.sqrt(0.5)).view(np.uint32))
         shifted = arith.subi(self.to_bits(x), self.i(low))
-        exponent = arith.sitofp(self.kind, arith.shrsi(shifted, self.i(23)))
         mantissa = arith.addi(arith.andi(shifted, self.i(0x7FFFFF)), self.i(low))
-        one_plus_m = self.from_bits(mantissa)
-        return arith.subf(one_plus_m, self.c(1.0)), arith.addf(exponent, offset)
+        return self.from_bits(mantissa), arith.shrsi(shifted, self.i(23))
 
     def log_of_mantissa(self, m: Any) -> Any:
         """log(1 + m) - m."""

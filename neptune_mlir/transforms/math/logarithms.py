@@ -14,6 +14,7 @@ from neptune_mlir.transforms.math.arithmetic import Arithmetic
 
 # from here on sqrt(x^2 + 1) is x, and log(2x) is log(x) + log(2)
 _LARGE = 2.0**30
+_ONE = 0x3F800000  # the bits of 1.0
 
 
 class Logarithms(Arithmetic):
@@ -23,7 +24,10 @@ class Logarithms(Arithmetic):
         return self.log_special(x, self._log_positive(x))
 
     def _log_positive(self, x: Any) -> Any:
-        m, e = self.split(x)
+        return self._log_of(*self.split(x))
+
+    def _log_of(self, m: Any, e: Any) -> Any:
+        """log((1 + m) 2^e)."""
         tail = self.fma(e, self.c(P.LN2_LOW), self.log_of_mantissa(m))
         return self.fma(e, self.c(P.LN2_HIGH), arith.addf(m, tail))
 
@@ -44,13 +48,13 @@ class Logarithms(Arithmetic):
     def log1p(self, x: Any) -> Any:
         u = arith.addf(x, self.c(1.0))
         lost = arith.subf(x, arith.subf(u, self.c(1.0)))  # what rounding took from 1 + x
-        value = arith.addf(self.log(u), arith.divf(lost, u))
-        # at -1 and infinity the quotient is no number; a tiny x is its own logarithm
-        plain = arith.cmpf(arith.CmpFPredicate.OEQ, u, self.c(1.0))
-        edge = arith.cmpf(arith.CmpFPredicate.OEQ, self.absolute(lost), self.c(0.0))
-        value = arith.select(edge, self.log(u), value)
-        infinite = arith.cmpf(arith.CmpFPredicate.OEQ, x, self.c(math.inf))
-        return arith.select(infinite, x, arith.select(plain, x, value))
+        one_plus_m, exponent = self.mantissa(u)
+        power = arith.subi(self.i(_ONE), arith.shli(exponent, self.i(23)))  # the bits of 2^-e
+        power = arith.maxsi(power, self.i(0))  # 0 where that is too small: nothing was lost there
+        m = self.fma(lost, self.from_bits(power), arith.subf(one_plus_m, self.c(1.0)))
+        value = self.log_special(u, self._log_of(m, arith.sitofp(self.kind, exponent)))
+        tiny = arith.cmpf(arith.CmpFPredicate.OEQ, u, self.c(1.0))  # its own logarithm
+        return arith.select(tiny, x, value)
 
     def asinh(self, x: Any) -> Any:
         size = self.absolute(x)

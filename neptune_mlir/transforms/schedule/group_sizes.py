@@ -76,6 +76,7 @@ def shape_of(
         aligned: whether rows whose length only a call knows begin at multiples of 16 bytes.
         whole: axes along which they do in any case (`assume-chunks`).
     """
+    shared, nests = sum(nest.spreads for nest in nests), [n for n in nests if not n.spreads]
     depths = [
         math.prod(domain[a] for a in nest.reduced_axes if a != stream and domain[a] != DYNAMIC)
         for nest, *_ in contractions(nests)
@@ -116,7 +117,7 @@ def shape_of(
         max(depths, default=0), width, bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
-        len(marks), once_bytes, streamed,
+        len(marks), once_bytes, streamed, shared,
     )  # fmt: skip
 
 
@@ -182,6 +183,8 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
         return Choice(64 if few else 128, PANEL)
     if is_deep(shape):
         return Choice(128, WIDEST)
+    if shape.shared:  # accumulators of one more product while it runs on, if there is room
+        return Choice(128, PANEL, keeps=not few, late=2 * (shape.width <= PANEL))
     fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2
     if sharing(shape.width) > 1:
@@ -205,7 +208,7 @@ def _long(shape: Shape) -> int:
     """The length from which on the rule takes three groups where it takes two for less; 0: none."""
     if is_plain(shape) or is_deep(shape) or shape.band or not shape.light or not shape.width:
         return 0
-    if sharing(shape.width) > 1:
+    if sharing(shape.width) > 1 or shape.shared:
         return 0
     always = not shape.triangle and _has_room_for_three(shape)
     if always or most_stream(shape, ROWS[-1]) < WORTH:

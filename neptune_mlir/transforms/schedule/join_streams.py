@@ -225,8 +225,13 @@ def _fits(match: _Match) -> bool:
         and all(nest.reduced_axes == (second.stream,) for nest in sums)
         and all(first.stream in axes for axes in named)
         and T.axes_of(second.live) <= {*match.axes}
-        and T.rename_axes(second.live, alike) == first.live
+        and _conditions(T.rename_axes(second.live, alike)) == _conditions(first.live)
     )
+
+
+def _conditions(live: Term) -> set[Term]:
+    """What has to hold, all of it."""
+    return set().union(*map(_conditions, live.args)) if live.op == "and" else {live}
 
 
 def _may_move(op: Any, behind: Any, block: Any) -> bool:

@@ -28,7 +28,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
-from neptune_mlir.analysis.tiles import is_multiple
+from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.chips import gpu_target, is_known
@@ -49,6 +49,7 @@ SHORT_ROWS = {256: 4, 384: 8, 512: 8, 768: 4, 1024: 4, ROW // 2: 1, 3072: 1}
 ONCE_ROW = 1024  # the longest of these that is read once: larger tiles hold back what is next
 WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
+THREADS = 128  # of a program that reduces a tile of ROW elements
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
 PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
@@ -114,16 +115,27 @@ def row_tile(
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
 
 
-def columns_beside(op: Any, nests: Sequence[FusedNest], axis: int | None, chip: str) -> int:
-    """How many columns a tile has that has all of an axis which arrays do not lie along, and which
-    is read again once it was reduced (a norm over channels); 0: by another rule."""
+def columns_beside(
+    op: Any, nests: Sequence[FusedNest], axis: int | None, inner: int, chip: str
+) -> tuple[int, int]:
+    """Elements along a streamed axis that arrays do not lie along, and how many columns a tile has
+    beside them (0, 0: by another rule).
+
+    What is read again once it was reduced (a norm over channels) is held whole. Of what is read
+    once each thread has 16 bytes of a row, so that threads share no sum.
+    """
     if axis is None or not is_known(chip) or gpu_target(chip).row_warps * WARP_ROW <= ROW:
-        return 0
-    extent = list(op.domain)[axis]
-    if extent == DYNAMIC or not is_read_again(nests, axis):
-        return 0
-    beside = 2 * ROW // (1 << (extent - 1).bit_length())
-    return min(beside, MOST_BESIDE) if beside >= LEAST_BESIDE else 0
+        return 0, 0
+    extent, columns = list(op.domain)[axis], list(op.domain)[inner]
+    if extent == DYNAMIC:
+        return 0, 0
+    if is_read_again(nests, axis):
+        beside = 2 * ROW // (1 << (extent - 1).bit_length())
+        return (extent, min(beside, MOST_BESIDE)) if beside >= LEAST_BESIDE else (0, 0)
+    reads = [r for nest in nests for r in nest.reads if {axis, inner} <= T.axes_of(r)]
+    chunk = 16 // max((element_bytes(r.dtype) for r in reads), default=16)
+    beside = THREADS * chunk
+    return (ROW // beside, beside) if columns >= beside and columns % chunk == 0 else (0, 0)
 
 
 def _is_held(tiles: Tiles, most: int, again: bool) -> bool:

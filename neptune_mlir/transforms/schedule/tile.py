@@ -38,8 +38,7 @@ looks at the part that an axis plays, never at what the program is for:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +63,7 @@ from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, SMALL_JOINS
+from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
@@ -86,9 +85,12 @@ from neptune_mlir.transforms.schedule.row_tiles import (
 )
 from neptune_mlir.transforms.schedule.tile_cuts import (
     at_most,
+    cut_to,
     divisors,
     equal_quotients,
     part_of,
+    power_of_2,
+    tiles_beside,
     within_pages,
 )
 from neptune_mlir.transforms.schedule.tile_room import (
@@ -102,6 +104,7 @@ WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
+SHARING = 4  # rows of a tile that a row beside them is loaded for once
 MAP_OPS = 32  # operations of a map whose tile has 32 elements a thread
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
 # one, beside those that share its operand.
@@ -191,8 +194,8 @@ def tile(
                 )
             TILE.set(op.operation, chosen)
             any_number = isinstance(op, N.GlobalOp) and op.domain[0] == DYNAMIC
-            joins = SMALL_JOINS.items() if any_number else ()
-            few = [(n, replace(wishes, columns=c)) for n, c in joins if n < chosen[0]]
+            joins = small_joins(op.domain) if any_number else {}
+            few = [(n, replace(wishes, columns=c)) for n, c in joins.items() if n < chosen[0]]
             if few:
                 TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
         kernels = kernel_ops(function)
@@ -260,9 +263,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     else:
         stream, most = _row_sizes(sizes, op, nests, parallel, axis, reduced, wishes)
     if inner is not None:
-        beside = columns_beside(op, nests, axis, _chip_of(op)) if not stream else 0
-        if beside:
-            stream, most = domain[axis], _power(domain[axis]) * beside
+        across, beside = (0, 0) if stream else columns_beside(op, nests, axis, inner, _chip_of(op))
+        stream, most = (across, power_of_2(across) * beside) if beside else (stream, most)
         width = beside or WHOLE_PARALLEL
         sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
@@ -275,7 +277,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
         limit = max(_tile_words(op), most) // _words(nests)
-        chosen |= _cut_to(limit, order, chosen, domain, _tiles_beside(op, nests), divided)
+        chosen |= cut_to(limit, order, chosen, domain, tiles_beside(op, nests), divided)
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
         chosen |= _few_rows(op, nests, row[0], shared, wishes)
@@ -292,18 +294,23 @@ def _row_sizes(
     rows, stream, most = wishes.rows, wishes.stream, 0
     if found := _long_rows(op, nests, reduced, wishes):
         along, rows, sizes[along] = found
-        stream, most = sizes[along], _power(rows * sizes[along])
+        stream, most = sizes[along], power_of_2(rows * sizes[along])
         if axis not in (along, None):  # as many of the rows that are reduced together
-            stream, rows = rows, 1
+            stream, rows = _rows_together(nests, axis, along, rows, sizes), 1
     sizes.update((a, rows or _rows(op, nests)) for a in parallel[-1:])
     return stream, most
 
 
-def _tiles_beside(op: Any, nests: Sequence[FusedNest]) -> list[set[int]]:
-    """The axes of tiles that a program has: in a join each nest has one of its own."""
-    if isinstance(op, N.GlobalOp):
-        return [set(nest.loops) for nest in nests]
-    return [set(range(len(list(op.domain))))]
+def _rows_together(
+    nests: Sequence[FusedNest], axis: int, along: int, rows: int, sizes: dict[int, int]
+) -> int:
+    """How many rows a tile has that are reduced together; SHARING, and fewer elements of each (set
+    in `sizes`), where they are read beside a row that all of them share."""
+    reads = [T.axes_of(r) for nest in nests for r in nest.reads if along in T.axes_of(r)]
+    if rows == 1 and any(axis not in axes for axes in reads):
+        sizes[along] = max(1, sizes[along] // SHARING)
+        return SHARING
+    return rows
 
 
 def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[int, int]:
@@ -402,30 +409,6 @@ def _rows(op: Any, nests: Sequence[FusedNest]) -> int:
 def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
     """Axes, those that reads run along last."""
     return sorted(axes, key=lambda a: (_is_contiguous(a, nests), a))
-
-
-def _cut_to(
-    most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int],
-    beside: Sequence[set[int]], divided: Mapping[int, int],
-) -> dict[int, int]:  # fmt: skip
-    """Smaller sizes for axes, the first first, until a tile over axes that stand `beside` each
-    other has no more than `most` elements; no tile lies across multiples of what divides its axis.
-
-    Of several reduced axes each may be short enough to be uncut, and all together too large. A
-    chip holds powers of two of each.
-    """
-    held = {a: _power(sizes[a] or domain[a]) for a in sizes}
-    cut = {}
-    for a in order:
-        rest = max((math.prod(held[b] for b in axes - {a}) for axes in beside if a in axes),
-                   default=1)  # fmt: skip
-        if held[a] * rest > most:
-            held[a] = cut[a] = part_of(divided.get(a), max(1, most // rest))
-    return cut
-
-
-def _power(size: int) -> int:
-    return 1 << (size - 1).bit_length()
 
 
 def _long_rows(

@@ -8,11 +8,13 @@ tiles that lie between multiples of it: then a tile is in one page, and has one 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC
 
 
@@ -77,3 +79,34 @@ def _positions(nests: Sequence[FusedNest]) -> list[AccessIndex]:
     reads = dict.fromkeys(read for nest in nests for read in nest.reads)
     found = [position_of(i) for read in reads for i in read.args]
     return [p for p in found if p is not None]
+
+
+def tiles_beside(op: Any, nests: Sequence[FusedNest]) -> list[set[int]]:
+    """The axes of tiles that a program has: in a join each nest has one of its own."""
+    if isinstance(op, N.GlobalOp):
+        return [set(nest.loops) for nest in nests]
+    return [set(range(len(list(op.domain))))]
+
+
+def cut_to(
+    most: int, order: Sequence[int], sizes: dict[int, int], domain: Sequence[int],
+    beside: Sequence[set[int]], divided: Mapping[int, int],
+) -> dict[int, int]:  # fmt: skip
+    """Smaller sizes for axes, the first first, until a tile over axes that stand `beside` each
+    other has no more than `most` elements; no tile lies across multiples of what divides its axis.
+
+    Of several reduced axes each may be short enough to be uncut, and all together too large. A
+    chip holds powers of two of each.
+    """
+    held = {a: power_of_2(sizes[a] or domain[a]) for a in sizes}
+    cut = {}
+    for a in order:
+        rest = max((math.prod(held[b] for b in axes - {a}) for axes in beside if a in axes),
+                   default=1)  # fmt: skip
+        if held[a] * rest > most:
+            held[a] = cut[a] = part_of(divided.get(a), max(1, most // rest))
+    return cut
+
+
+def power_of_2(size: int) -> int:
+    return 1 << (size - 1).bit_length()

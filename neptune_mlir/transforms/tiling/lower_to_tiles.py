@@ -44,7 +44,8 @@ from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tile
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
 ZEROS = 1 << 10  # elements that a program makes of what is added to
-FEWER = ("_few", "_some")  # how names of joins of few chunks end
+JOIN_NAMES = {2: "_pair", 8: "_few", 32: "_some"}  # how names of joins of so many chunks end
+FEWER = tuple(JOIN_NAMES.values())
 
 
 @register("lower-to-tiles", "lower fused and lone nests to a grid of programs over static tiles")
@@ -83,11 +84,11 @@ def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
         return _lower(read_kernel(op, values), values, name)
     count, whole, least = op.operands[0], TILE.of(op), 0
     results: list[Any] = []
-    for sizes, mark in zip(TILE_FEW.of(op), FEWER, strict=False):
+    for sizes in TILE_FEW.of(op):
         TILE.set(op, sizes)
         op.operands[0] = ix.minimum(count, sizes[0])
         results = _lower(
-            read_kernel(op, values), values, f"{name}{mark}",
+            read_kernel(op, values), values, f"{name}{JOIN_NAMES[sizes[0]]}",
             partial(_within, count, least, sizes[0]), results,
         )  # fmt: skip
         least = sizes[0]

@@ -67,3 +67,38 @@ func.func @carried(%x: tensor<8x16xf32>, %n: index) -> (tensor<8xf32>, tensor<8x
   }
   return %r#0, %r#1 : tensor<8xf32>, tensor<8xf32>
 }
+
+// A whole tensor from outside that is a tile goes to scratch as well: who reads it does not know
+// how its elements lie. What a product takes is packed by the product.
+// CHECK-LABEL: func.func @whole
+// CHECK: scf.forall
+// CHECK: %[[W:.*]] = linalg.copy {{.*}}ins(%arg1 : tensor<64xf32>)
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[W]] : tensor<64xf32>, tensor<64xf32>)
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %arg2 : tensor<64xf32>, tensor<64xf32>)
+func.func @whole(%x: tensor<?x64xf32>, %w: tensor<64xf32>, %v: tensor<64xf32>, %n: index) -> tensor<?xf32> {
+  %empty = tensor.empty(%n) : tensor<?xf32>
+  %out = scf.forall (%i) in (%n) shared_outs(%dst = %empty) -> (tensor<?xf32>) {
+    %t = tensor.extract_slice %x[%i, 0] [1, 64] [1, 1] : tensor<?x64xf32> to tensor<64xf32>
+    %e = tensor.empty() : tensor<64xf32>
+    %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+        iterator_types = ["parallel"]} ins(%t, %w : tensor<64xf32>, tensor<64xf32>) outs(%e : tensor<64xf32>) {
+    ^bb0(%a: f32, %b: f32, %u: f32):
+      %y = arith.mulf %a, %b : f32
+      linalg.yield %y : f32
+    } -> tensor<64xf32>
+    %z = arith.constant 0.0 : f32
+    %s = tensor.empty() : tensor<f32>
+    %f = linalg.fill ins(%z : f32) outs(%s : tensor<f32>) -> tensor<f32>
+    %p = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> ()>],
+        iterator_types = ["reduction"]} ins(%r, %v : tensor<64xf32>, tensor<64xf32>) outs(%f : tensor<f32>) {
+    ^bb0(%a: f32, %b: f32, %u: f32):
+      %y = arith.mulf %a, %b : f32
+      %q = arith.addf %u, %y : f32
+      linalg.yield %q : f32
+    } -> tensor<f32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %p into %dst[%i] [1] [1] : tensor<f32> into tensor<?xf32>
+    }
+  }
+  return %out : tensor<?xf32>
+}

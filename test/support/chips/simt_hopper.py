@@ -332,10 +332,11 @@ class HopperBlock(simt.Block):
         for group in np.flatnonzero(groups.all(1)):
             here = slice(group * GROUP, (group + 1) * GROUP)
             total = np.zeros((64, width), np.float32)
+            moved_left = iter(moves)
             for k, (place, move, _, dtype, left, keep, *turned) in enumerate(steps):
                 values = [v[here] for v in operands]
                 if left == "a":
-                    at, by = (int(x) for x in moves[k])
+                    at, by = (int(x) for x in next(moved_left))
                     a = self._matrix(values[at - count], by, 64, dtype, turned[0] == "1")
                 else:
                     words = [values[int(x) - count] for x in re.findall(r"\$(\d+)", left)]

@@ -40,6 +40,39 @@ def test_attention(wrt, causal, lengths):
         assert relative_error(f, w) < 2e-3
 
 
+JOINED = "joined:1;rows:128;stream:64;resident:0;late:"
+
+
+@pytest.mark.parametrize(("head_dim", "causal", "knobs", "lengths"), [
+    (64, False, JOINED + "2", (100, 70)),
+    pytest.param(64, True, JOINED + "1", (250, 240), marks=pytest.mark.nightly),
+    pytest.param(128, True, JOINED + "0", (150, 140), marks=pytest.mark.nightly),
+    pytest.param(64, False, JOINED + "0;boxed:0", (70, 70), marks=pytest.mark.nightly),
+    pytest.param(64, True, "joined:1;warp_groups:0", (70, 90), marks=pytest.mark.nightly),
+])  # fmt: skip
+def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths):
+    """The whole backward pass as one stream: five products, and dQ is added up by programs."""
+    rows, keys = lengths
+    program = ops.attention(head_dim=head_dim, dtype="f16", causal=causal, align="start")
+    forward, backward = neptune.vjp(program)
+    rng = np.random.default_rng(1)
+    q, k, v, d_out = (rng.standard_normal((1, 2, n, head_dim)).astype(np.float16)
+                      for n in (rows, keys, keys, rows))  # fmt: skip
+    out, lse = forward.reference(*(x.astype(float) for x in (q, k, v)))
+    given = {"q": q, "k": k, "v": v, "out0": out.astype(np.float16),
+             "saved0": lse.astype(np.float32), "d_out0": d_out}  # fmt: skip
+    arrays = [given[n] for n in backward.inputs]
+    kernel = Specialised(backward, knobs=knobs)
+    text = str(kernel.module)
+    by_engine = "boxed" not in knobs and "warp_groups" not in knobs
+    assert ("cp.reduce.async.bulk" in text) == by_engine
+    assert ("red.global.add.v2" in text) != by_engine
+    found = kernel(*arrays)
+    wanted = backward.reference(*(x.astype(float) for x in arrays))
+    for f, w in zip(found, wanted, strict=True):
+        assert relative_error(f, w) < 2e-3
+
+
 def test_left_factors_that_stay():
     """Keys and values, which all iterations read, as left factors in registers: the same bits."""
     program = ops.attention(head_dim=64, dtype="f16")

@@ -60,11 +60,16 @@ def test_groups_share_64_rows():
 
 
 def test_chunks_load_as_much_as_their_results_are():
-    """One sequence of 64 tiles: as many chunks as multiprocessors would store and join more than
-    they load."""
+    """One sequence of 64 tiles: as many chunks as multiprocessors would store more than they
+    load. More than 32, whose join is slower, load twice as much."""
     launch = next(x for x in kernel((64, "private")).plan.launches if not x.of_mask)
-    shapes = [(1, 40, 2, LATENT), (1, 40, 2, ROPE), (256, PAGE, LATENT + ROPE), (1, 256), (1,)]
-    assert evaluate(launch.grid[0], shapes, [None] * 5, 132) == 16
+
+    def chunks(columns):
+        pages = (columns, PAGE, LATENT + ROPE)
+        shapes = [(1, 40, 2, LATENT), (1, 40, 2, ROPE), pages, (1, columns), (1,)]
+        return evaluate(launch.grid[0], shapes, [None] * 5, 132)
+
+    assert [chunks(n) for n in (256, 512, 1024)] == [32, 32, 64]
 
 
 @pytest.mark.parametrize("kind", [(64, "private"), (64, "streamed")])
@@ -88,6 +93,18 @@ def test_latents(kind, heads):
         both = np.concatenate([q[b], r[b]], -1)
         wanted = formula(both, rows[None], rows[None, :, :LATENT], scale=0.1)[0]
         np.testing.assert_allclose(found[b], wanted, atol=4e-3)
+
+
+def test_a_panel_of_the_queries_stays_in_registers():
+    """Scores of groups that share rows have few columns, and wait for shared memory: the first 64
+    of the columns that they sum along are in registers."""
+    base, _ = variants(None)
+    text = nvvm.emit_tiles(base.module.operation.clone(), "target", target="sm_90a")
+    products = [line for line in text.splitlines() if "wgmma.mma_async" in line]
+    scores = [line for line in products if line.count("wgmma.mma_async") == LATENT // 16]
+    assert scores
+    for line in scores:
+        assert line.count("add.s64 a,") == LATENT // 16 - 4
 
 
 def test_keys_and_values_of_their_own():

@@ -67,7 +67,7 @@ def test_shipped_schedules_parse_and_name_their_knobs():
         known[name] = set(scripts.knobs(scripts.parse(library.read(name), context)))
     streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
     products = {"product_rows", "product_columns"}
-    assert known["streamed"] == streamed | products | {"products", "aligned", "most"}
+    assert known["streamed"] == streamed | products | {"products", "aligned", "most", "joined"}
     assert known["ahead"] == streamed | products
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles", "programs", "each"}
     assert known["private"] == {

@@ -15,7 +15,8 @@ from neptune_mlir.driver import compiler, family
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines import gpu, nvvm
+from neptune_mlir.pipelines.gpu import Begun, Compiled
 from neptune_mlir.transforms.schedule.tile import TILE_WORDS
 
 
@@ -39,6 +40,29 @@ def test_smaller_tiles(monkeypatch, spills, best, builds):
     bundle = compiler.compile_text(text, "test", "sm_80", None, None, cases=False)
     assert family.spilled(bundle) == best
     assert len(tiles) == len(set(tiles)) == builds
+
+
+def test_ways_that_share_a_tile_program_compile_it_once(monkeypatch):
+    """Each way has images for some calls, whose tiles are the same for all."""
+    asked, made = [], []
+    begin = gpu.begin_images
+
+    def begin_images(module, *arguments):
+        asked.append(str(module))
+        return begin(module, *arguments)
+
+    def begin_one(module, chip, entry):
+        made.append(str(module))
+        plan = gpu.sketch(module, chip.name, entry)
+        kernels = {launch.kernel: {"spills": 8, "consumers": 0} for launch in plan.launches}
+        return Begun(plan, lambda: Compiled(b"", kernels, plan, {}, [], []))
+
+    monkeypatch.setattr(gpu, "begin_images", begin_images)
+    monkeypatch.setattr(nvvm, "_begin_one", begin_one)
+    text = Source.of(ops.operator("prefill_causal")).text
+    bundle = compiler.compile_text(text, "test", "sm_80", None, None)
+    assert family.spilled(bundle) > 0
+    assert len(asked) > len(set(asked)) == len(made) == len(set(made))
 
 
 BATCH_NORM = (Path(__file__).parents[2] / "inputs/torch_batch_norm.mlir").read_text()

@@ -19,6 +19,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.gpu_arrays import DeviceArray
 from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo
 from support.chips.fake_drivers import FakeGpu
 from support.chips.fake_gpu import FakeArray, FakeTensor, aligned, fake_torch, memory
 
@@ -304,3 +305,42 @@ def test_a_result_that_is_an_argument_is_checked_each_time(gpu, run, checks):
     x = tensor()
     assert again(x, 2.0) is x and again(x, 2.0) is x
     assert len(checks) == 2
+
+
+IN_TWO = Plan(
+    "two", PLAN.arguments[:1], (), (Buffer("f16", (ROWS, 64)),),
+    (Launch("both", (ROWS,), (
+        ["argument", 0], ["buffer", 0], ["in_two", "argument", 0, 0, 4],
+        ["map", "argument", 0, 0, 64, 64], ["map behind", "argument", 0, 0, 64, 64],
+    )),), (["buffer", 0],),
+)  # fmt: skip
+
+
+def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
+    """A call that comes again gets the second array and the word that it was given."""
+    seen = []
+
+    def both(*values):
+        seen.append([*values[:1], *values[4:9], *values[9:11]])
+
+    numbers = (c_void_p, *[c_int32] * 4)
+    monkeypatch.setitem(KERNELS, "both", ((*ARRAY, *ARRAY, *numbers, Map, Map), both))
+    made = FakeGpu(KERNELS)
+    facts = {"threads": 32, "shared": 0, "registers": 32, "spills": 0}
+    image = {"target": "sm_90a", "offset": 0, "size": 4, "kernels": {"both": facts}}
+    bundle = Bundle("sm_90a", IN_TWO, b"hopp", {"images": [image], "alignment": []})
+
+    def values(run, x, more, word, late):
+        run(ArraysInTwo((x, more), 0, late, word, 900))
+        return seen.pop()
+
+    run = GpuExecutable(bundle, made.driver)
+    given = [(tensor(4, k), tensor(3, k + 9), 4 * (k + 1), k % 2) for k in range(4)]
+    found = [values(run, *g) for g in given]
+    assert len(checks) == 2  # for what is late counts
+    assert found == [values(GpuExecutable(bundle, made.driver), *g) for g in given]
+    assert [row[1:6] for row in found[:2]] == [[4, 4, 0, 4, 900], [8, 4, 4, 7, 900]]
+    assert len({row[-1] for row in found}) == 4
+    with pytest.raises(ArgumentError, match="no kernel for this device takes"):
+        run(ArraysInTwo((tensor(5), tensor(3)), 0))  # tiles have 4 rows
+    made.failures.clear()

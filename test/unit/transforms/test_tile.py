@@ -295,6 +295,14 @@ def test_a_join_of_a_number_known_at_run_time() -> None:
     assert TILE_FEW.of(op.operation) == ((8, 1, 1, 0, 1, 1, 0), (32, 1, 1, 0, 1, 1, 0))
 
 
+def test_a_join_of_two_chunks_of_wide_results() -> None:
+    """A join for 8 takes a row a program there, and asks for 6 chunks that may not be there."""
+    program = Attention([DYNAMIC, 8, 1, DYNAMIC, 64, 512], (), group=8)
+    tiles(program.module, "tile{stream=32},privatize{chunks=0,programs=100},tile{columns=32}")
+    _, op = kernel_ops(next(iter(functions(program.module))))
+    assert [sizes[0] for sizes in TILE_FEW.of(op.operation)][:2] == [2, 8]
+
+
 def test_chunks_for_programs_need_tile_sizes() -> None:
     program = Attention([DYNAMIC] * 4 + [64, 64], ())
     with pytest.raises(ScheduleError, match="no tile sizes"):

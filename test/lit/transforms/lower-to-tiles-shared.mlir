@@ -1,0 +1,84 @@
+// A sum that programs share starts from zeros, which a kernel makes. Programs along the axis that it is
+// over come last in the grid, and each adds its part of a tile to the strip that all have.
+// RUN: neptune-opt %s --join-streams=joined=1 --tile --lower-to-tiles | filecheck %s
+
+// CHECK-LABEL: func.func @shared
+// CHECK: %[[Z:.*]] = scf.forall
+// CHECK: neptune.kernel = "shared_0_zeros2"
+// CHECK: scf.forall (%[[J:.*]]) in (%{{.*}}) shared_outs(%{{.*}}, %{{.*}}, %[[SUM:.*]] = %[[Z]])
+// CHECK: %[[STRIP:.*]] = tensor.extract_slice %[[SUM]][0, 0]
+// CHECK: scf.for %[[I:.*]] = {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[S:.*]] = %{{.*}})
+// CHECK: %[[NEXT:.*]] = "neptune.add_slice"(%{{.*}}, %[[S]], %[[I]], %{{.*}}) : (tensor<64x64xf32>, tensor<?x64xf32>, index, index)
+// CHECK: scf.yield %{{.*}}, %{{.*}}, %[[NEXT]]
+// CHECK: scf.forall.in_parallel
+// CHECK: neptune.in_order = 0 : i64
+func.func @shared(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>, %n: index, %m: index) -> (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) {
+  %r:2 = "neptune.stream"(%n, %m) ({
+  ^bb0(%x0: tensor<?x64xf32>, %y0: tensor<?x64xf32>):
+    %s = "neptune.reduce"(%n, %m) ({
+      %a = "neptune.read"(%q) {map = affine_map<(i, j, e) -> (i, e)>} : (tensor<?x64xf32>) -> f32
+      %b = "neptune.read"(%k) {map = affine_map<(i, j, e) -> (j, e)>} : (tensor<?x64xf32>) -> f32
+      %p = arith.mulf %a, %b : f32
+      "neptune.yield"(%p) : (f32) -> ()
+    }, {}) {combiner = "add", identity = 0.0 : f32, neptune.axes = array<i64: 0, 1, 2>,
+            domain = array<i64: -9223372036854775808, -9223372036854775808, 64>, result_axes = array<i64: 0, 1>} : (index, index) -> tensor<?x?xf32>
+    %p = "neptune.map"(%n, %m) ({
+      %a = "neptune.read"(%s) {map = affine_map<(i, j) -> (i, j)>} : (tensor<?x?xf32>) -> f32
+      %b = math.exp %a : f32
+      "neptune.yield"(%b) : (f32) -> ()
+    }) {neptune.axes = array<i64: 0, 1>, domain = array<i64: -9223372036854775808, -9223372036854775808>, result_axes = array<i64: 0, 1>} : (index, index) -> tensor<?x?xf32>
+    %x = "neptune.accumulate"(%x0, %n, %m) ({
+      %a = "neptune.read"(%p) {map = affine_map<(i, j, d) -> (i, j)>} : (tensor<?x?xf32>) -> f32
+      %b = "neptune.read"(%v) {map = affine_map<(i, j, d) -> (i, d)>} : (tensor<?x64xf32>) -> f32
+      %c = arith.mulf %a, %b : f32
+      "neptune.yield"(%c) : (f32) -> ()
+    }, {}) {combiner = "add", identity = 0.0 : f32, neptune.axes = array<i64: 0, 1, 3>,
+            domain = array<i64: -9223372036854775808, -9223372036854775808, 64>, result_axes = array<i64: 1, 2>} : (tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
+    %y = "neptune.accumulate"(%y0, %n, %m) ({
+      %a = "neptune.read"(%p) {map = affine_map<(i, j, d) -> (i, j)>} : (tensor<?x?xf32>) -> f32
+      %b = "neptune.read"(%q) {map = affine_map<(i, j, d) -> (i, d)>} : (tensor<?x64xf32>) -> f32
+      %c = arith.mulf %a, %b : f32
+      "neptune.yield"(%c) : (f32) -> ()
+    }, {}) {combiner = "add", identity = 0.0 : f32, neptune.axes = array<i64: 0, 1, 3>,
+            domain = array<i64: -9223372036854775808, -9223372036854775808, 64>, result_axes = array<i64: 1, 2>} : (tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
+    "neptune.produce"(%x, %y) {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<?x64xf32>, tensor<?x64xf32>) -> ()
+  }, {
+  ^bb0(%x1: tensor<?x64xf32>, %y1: tensor<?x64xf32>):
+    "neptune.produce"(%x1, %y1) {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<?x64xf32>, tensor<?x64xf32>) -> ()
+  }, {}) {axis = 0 : i64, axis_names = ["i", "j", "e", "d"], domain = array<i64: -9223372036854775808, -9223372036854775808, 64, 64>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
+    : (index, index) -> (tensor<?x64xf32>, tensor<?x64xf32>)
+  %t = "neptune.stream"(%n, %m) ({
+  ^bb0(%z0: tensor<?x64xf32>):
+    %s = "neptune.reduce"(%n, %m) ({
+      %a = "neptune.read"(%q) {map = affine_map<(i, j, e) -> (i, e)>} : (tensor<?x64xf32>) -> f32
+      %b = "neptune.read"(%k) {map = affine_map<(i, j, e) -> (j, e)>} : (tensor<?x64xf32>) -> f32
+      %p = arith.mulf %a, %b : f32
+      "neptune.yield"(%p) : (f32) -> ()
+    }, {}) {combiner = "add", identity = 0.0 : f32, neptune.axes = array<i64: 0, 1, 2>,
+            domain = array<i64: -9223372036854775808, -9223372036854775808, 64>, result_axes = array<i64: 0, 1>} : (index, index) -> tensor<?x?xf32>
+    %p = "neptune.map"(%n, %m) ({
+      %a = "neptune.read"(%s) {map = affine_map<(i, j) -> (i, j)>} : (tensor<?x?xf32>) -> f32
+      %b = math.exp %a : f32
+      "neptune.yield"(%b) : (f32) -> ()
+    }) {neptune.axes = array<i64: 0, 1>, domain = array<i64: -9223372036854775808, -9223372036854775808>, result_axes = array<i64: 0, 1>} : (index, index) -> tensor<?x?xf32>
+    %z = "neptune.accumulate"(%z0, %n, %m) ({
+      %a = "neptune.read"(%p) {map = affine_map<(i, j, d) -> (i, j)>} : (tensor<?x?xf32>) -> f32
+      %b = "neptune.read"(%k) {map = affine_map<(i, j, d) -> (j, d)>} : (tensor<?x64xf32>) -> f32
+      %c = arith.mulf %a, %b : f32
+      "neptune.yield"(%c) : (f32) -> ()
+    }, {}) {combiner = "add", identity = 0.0 : f32, neptune.axes = array<i64: 0, 1, 3>,
+            domain = array<i64: -9223372036854775808, -9223372036854775808, 64>, result_axes = array<i64: 0, 2>} : (tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
+    "neptune.produce"(%z) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<?x64xf32>) -> ()
+  }, {
+  ^bb0(%z1: tensor<?x64xf32>):
+    %h = "neptune.map"(%n) ({
+      %a = "neptune.read"(%z1) {map = affine_map<(i, d) -> (i, d)>} : (tensor<?x64xf32>) -> f32
+      %b = arith.addf %a, %a : f32
+      "neptune.yield"(%b) : (f32) -> ()
+    }) {neptune.axes = array<i64: 0, 3>, domain = array<i64: -9223372036854775808, 64>, result_axes = array<i64: 0, 1>} : (index) -> tensor<?x64xf32>
+    "neptune.produce"(%h) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<?x64xf32>) -> ()
+  }, {}) {axis = 1 : i64, axis_names = ["i", "j", "e", "d"], domain = array<i64: -9223372036854775808, -9223372036854775808, 64, 64>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
+    : (index, index) -> tensor<?x64xf32>
+  return %r#0, %r#1, %t : tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>
+}
+
