@@ -250,6 +250,17 @@ def _and_whole(cases: Sequence[Case]) -> tuple[Case, ...]:
     return tuple(found)
 
 
+def one_chunk(module: Any) -> tuple[Case, ...]:
+    """Calls of a program whose stream is cut into as many chunks as a call decides, that have one:
+    they need no join. (Streams of 8 bits have other tiles in chunks.)"""
+    found = streams(module)
+    if len(found) != 1 or streams_bytes(module) or not streams_products(found[0]):
+        return ()
+    around = found[0].operation.parent.opview
+    counted = isinstance(around, N.PrivateOp) and around.chunks.value == DYNAMIC
+    return (Case(f"rows:{SMALL}", schedule="streamed"),) if counted else ()
+
+
 def merged_rows(module: Any, rows: int) -> tuple[Case, ...]:
     """Calls with few rows along each of two axes that are one (0: a call knows how many)."""
     kinds = [kind for f in functions(module) for kind in f.type.results]
@@ -383,7 +394,10 @@ class Conditions:
 
     def _in_one_chunk(self, case: Case, variant: Plan) -> Expression | None:
         """Calls whose stream would be cut into one chunk, where its tiles are the same."""
-        rule, (chunks, *tiles) = self._chunks.get((case.rows, case.merged), (None, (0,)))
+        own: tuple[Expression | None, Sequence[Expression]] = (None, (0,))
+        if not case.merged and any(x.kernel.endswith(FEWER) for x in self._plan.launches):
+            own = ANY_CALL, _in_parts(self._plan).grid  # of the program for any call
+        rule, (chunks, *tiles) = self._chunks.get((case.rows, case.merged), own)
         if rule is None or _product(tiles) != _product(variant.launches[-1].grid):
             return None
         return ["and", rule, ["le", chunks, 1]]

@@ -38,6 +38,7 @@ from neptune_mlir.pipelines.cases import (
     long_rows,
     longer,
     merged_rows,
+    one_chunk,
     one_row,
     product_tiles,
     short_parts,
@@ -74,6 +75,7 @@ class Lowering:
     cases: tuple[Case, ...] = ()
     cut_cases: tuple[Case, ...] = ()  # those whose stream is cut
     one_row: tuple[Case, ...] = ()  # calls with one row
+    one_chunk: tuple[Case, ...] = ()  # calls whose stream, which is cut, has one chunk
     length: Any = None  # of its stream, in terms of the launch plan
     alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
@@ -165,6 +167,7 @@ class Lowering:
         self.facts["corrections"] = count(self.module, CORRECT)
         self.facts["fused"] = count(self.module, STREAM)
         self.in_chunks = count(self.module, PRIVATE) > 0
+        self.one_chunk = one_chunk(self.module) if self.way.cut else ()
         legal.check_when_asked(self.module, "fused")
 
     def short(self) -> tuple[Case, ...]:
@@ -332,6 +335,7 @@ class RaisedProgram:
             merged, cases = self._merged
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))
             cut = (*cases, *(base.one_row if spread else ())) or cut
+            cut = (*cut, *base.one_chunk)
         whole = (*base.cases, *some)
         also = aligned(whole) if base.alignable and base.alone and not self.schedule else ()
         return (*whole, *also, *cut)

@@ -31,10 +31,11 @@ KNOWN: set[int] = set()
 # 50080: a NaN in some orders of a sum; 40301: a variance around what a mean was before it was
 # rounded; 40520: a factor that moved out of one of two sums; 41124, 61180, 62341, 60296: roundings
 # that no last place moves; 60001, 60674: noise decides whether it is a number; 61586: the end of
-# the range; 61962: the square of noise.
+# the range; 61962: the square of noise; 60718, 110020: noise that overflows, or is negative; 70395:
+# squares that overflow before a mask shows anything; 70432: five equal numbers, two and three.
 KEPT = (486, 654, 805, 875, 1130, 1933, 7183, 8044, 8272, 8319, 8439, 8585, 9693, 9799,
         20474, 21070, 31060, 40201, 40301, 40520, 41124, 41145, 50080, 60001, 60296, 60674, 61180,
-        61586, 61962, 62341)  # fmt: skip
+        60718, 61586, 61962, 62341, 70395, 70432, 110020)  # fmt: skip
 
 
 def examine(choices: Choices, name: object, folder: Path, tries: int = 40) -> str:

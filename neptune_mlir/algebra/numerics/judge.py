@@ -198,23 +198,23 @@ def _moved(
 
 
 def _judged(
-    programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool
+    programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool, odd: bool = False
 ) -> list[Comparison]:
-    """`doubt`: whether the range of its types may be what the unfused program lacks."""
+    """`doubt`: whether the range of its types may be what the unfused program lacks. `odd`: whether
+    an infinity or a NaN is where it must not be, in the first run or in a further one."""
     found = programs.comparisons()
     beyond = _run(programs, arguments, found)
     if all(c.ok for c in found):
         return found
     # From here on it costs more: does float64 know, and is it luck?
     generator = np.random.default_rng(seed)
-    odd = any(c.strangers for c in found)
+    odd = odd or any(c.strangers for c in found)
     wiggles = AGAIN if odd else WIGGLES
     nearby = [_changed(wiggled, programs, arguments, generator) for _ in range(wiggles)]
     all_moved = partial(jittered, constants=-1.0)
     apart = [programs.unequal(arguments, generator) for _ in range(DRAWS)]
     moved = [arguments] * ORDERS * odd  # (in other orders)
-    for move in (all_moved, moved_alike) if odd else ():
-        moved += [_changed(move, programs, arguments, generator) for _ in range(AGAIN)]
+    moved += [_changed(all_moved, programs, arguments, generator) for _ in range(AGAIN * odd)]
     programs.prepare([*nearby, *apart], [programs.exact])
     near, unequal = ([programs.exact(a) for a in several] for several in (nearby, apart))
     _prepare_orders(programs, moved, 1)
@@ -240,6 +240,8 @@ def _judged(
         _prepare_range(programs, more, [*beyond, *[programs.ranged] * doubt])
         for k, changed in enumerate(more, first):
             _run(programs, changed, found, hidden=hidden, order=k, doubt=doubt)
+    if not odd and any(c.strangers for c in found):  # is it so in the unfused program, too?
+        return _judged(programs, arguments, seed, doubt, True)
     return found
 
 

@@ -339,8 +339,8 @@ def _worst(
 ) -> list[hostile.HostileCall]:
     """Those that are over MARGIN: of each name the worst."""
     named: dict[str, list[int]] = {}
-    for k in np.flatnonzero(excess > MARGIN):
-        named.setdefault(cases[k].name, []).append(int(k))
+    for k in map(int, np.flatnonzero(excess > MARGIN)):
+        named.setdefault(cases[k].name, []).append(k)
     worst = (sorted(of, key=lambda k: -excess[k])[:JUDGED] for of in named.values())
     return [cases[k] for k in sorted(itertools.chain.from_iterable(worst))]
 

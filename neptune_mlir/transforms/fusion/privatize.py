@@ -54,7 +54,7 @@ LONG_CHUNK = 32  # tiles
 PIECES = 16  # times as many programs as a target runs at once, of streams that data end
 MOST_CHUNKS = 128  # a join takes them all at once
 ROWS = 4  # times as many programs of rows, which have little under way while they reduce a tile
-MOST_OF_ROWS = 512  # chunks of rows: what is joined is a number of each
+MOST_OF_ROWS = 1024  # chunks of rows: what is joined is a number of each
 JOIN = 19, 20  # what a stream that is cut may take, of the time of one that is not
 CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
@@ -113,21 +113,24 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     The target runs some more than `programs` at once: a grid of up to twice as many needs no
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
     beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say
-    how long a program's stream is, chunks are small too: the longest is not one program's.
+    how long streams are, and more than one is, chunks are small too: the longest is not one
+    program's.
 
     Streams without products of matrices have ROWS times as many programs.
 
     At most as many as there are tiles and MOST_CHUNKS (MOST_OF_ROWS), at least one; known at run
-    time only where extents are. Each has so many tiles that it loads as much as its results are,
-    which a chunk stores and the join loads again.
+    time only where extents are. Each has so many tiles that it loads about as much as its results
+    are (`_most_by_bytes`).
     """
     nests = nests_of(stream, values)
+    axes = axes_of(stream, nests, stream.axis.value)
     rows, most = not multiplies_matrices(nests), MOST_CHUNKS
     if rows:
         programs, each, most = ROWS * programs, ROWS * each, MOST_OF_ROWS
+        if any(not ix.is_static(axis.extent) for axis in axes):
+            most //= 2  # of which the join has a tile for the most that a call may have
     grid: Index = 1
     least = 1  # of `grid`
-    axes = axes_of(stream, nests, stream.axis.value)
     along = [r for n in nests for r in n.reads if stream.axis.value in T.axes_of(r)]
     beside = {a for r in along if r.args for a in T.axes_of(r.args[-1])}
     for k, axis in enumerate(axes):
@@ -150,13 +153,16 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
     if _ends_by_data(stream):
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
-        few = many = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
+        small = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
+        ends: Index = 1  # how many streams
+        for k in sorted(_axes_of_ends(stream, values)):
+            ends = ix.mul(ends, axes[k].extent)
+        few, many = (ix.where_less(1, ends, small, count) for count in (few, many))
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     if each == 1 and not _ends_by_data(stream):
         chosen = _soonest(grid, asked, tiles, few)
-    own = _own_tiles(nests, [axis.size for axis in axes], stream.axis.value)
-    if own > 1:
-        chosen = ix.minimum(chosen, ix.floordiv(tiles, own))
+    moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
+    chosen = ix.minimum(chosen, _most_by_bytes(tiles, *moved))
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
 
 
@@ -175,8 +181,8 @@ def _live_tiles(stream: Any, values: Values, size: int) -> list[int]:
     return found
 
 
-def _own_tiles(nests: list[FusedNest], sizes: list[int], axis: int) -> int:
-    """How many tiles of a stream load as many bytes as the results of products along it take.
+def _moved_bytes(nests: list[FusedNest], sizes: list[int], axis: int) -> tuple[int, int]:
+    """The bytes that results of products along a stream take, and those that a tile of it loads.
     `sizes`: of a tile, along each axis."""
     made = {nest.key for nest in nests}
     loaded: dict[str, int] = {}  # by tensor: elements that two products read come once
@@ -188,7 +194,18 @@ def _own_tiles(nests: list[FusedNest], sizes: list[int], axis: int) -> int:
             if axis in T.axes_of(f) and f.attr not in made:
                 count = math.prod(sizes[a] for a in T.axes_of(f))
                 loaded[f.attr] = max(loaded.get(f.attr, 0), element_bytes(f.dtype) * count)
-    return -(-results // sum(loaded.values())) if loaded else 1
+    return results, sum(loaded.values())
+
+
+def _most_by_bytes(tiles: Index, results: int, loaded: int) -> Index:
+    """The most chunks of a stream of so many tiles by the bytes of their results and of a tile:
+    each loads as much as is stored and loaded again of it, or half of that where there are no more
+    than have a join of their own."""
+    if not loaded or 2 * results <= loaded:
+        return tiles
+    once, twice = (-(-n * results // loaded) for n in (1, 2))
+    short = ix.minimum(ix.floordiv(tiles, once), max(SMALL_JOINS))
+    return ix.maximum(ix.floordiv(tiles, twice), short)
 
 
 def _soonest(grid: Index, places: Index, tiles: Index, few: Index) -> Index:
@@ -215,6 +232,12 @@ def _ends_by_data(stream: Any) -> bool:
         for block in stream.operation.regions[2].blocks
         for op in block.operations
     )
+
+
+def _axes_of_ends(stream: Any, values: Values) -> set[int]:
+    """The axes along which data say where a stream ends."""
+    reads = (t for t in T.walk(read_live(stream, values)) if t.op == "read")
+    return {a for read in reads for a in T.axes_of(read)} - {stream.axis.value}
 
 
 def _multiprocessors() -> Any:

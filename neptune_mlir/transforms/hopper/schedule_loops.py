@@ -41,6 +41,7 @@ from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
     foralls,
+    is_added,
     is_tensor,
     owner,
     read_generic,
@@ -255,7 +256,9 @@ def _schedule(
     if order is None:
         return None
     carried = [graph.arguments[k] for k in stages.read]
-    words = sum(map(_words, [*stages.crossing, *carried]))
+    # of a product that programs add up, the accumulators stand beside those of the next scores
+    beside = [op.results[0] for op in late if op.name == WAIT and is_added(op.results[0])]
+    words = sum(map(_words, [*stages.crossing, *carried, *beside]))
     return _Schedule(stages, tuple(order), _interval(graph, order, costs, rates), words)
 
 

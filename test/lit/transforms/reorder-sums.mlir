@@ -1,6 +1,7 @@
 // RUN: neptune-opt %s --reorder-sums=order=1 | filecheck %s
 // RUN: neptune-opt %s --reorder-sums | filecheck %s --check-prefix=SAME
 // RUN: neptune-opt %s --reorder-sums=order=4 | filecheck %s --check-prefix=BLOCKS
+// RUN: neptune-opt %s --reorder-sums=order=5 | filecheck %s --check-prefix=HALVES
 
 // A sum starts in the middle (9 of 16 parts) and goes backwards, round the end.
 // CHECK-LABEL: @sum
@@ -12,7 +13,7 @@
 // CHECK: %[[MOVED:.*]] = arith.remui %{{.*}}, %[[LENGTH]]
 // CHECK: %[[PLACE:.*]] = arith.addi %[[MOVED]], %c0
 // CHECK: memref.load %{{.*}}[%[[I]], %[[PLACE]]]
-// The last order adds up four elements, and then what they make.
+// The last but one adds up four elements, and then what they make.
 // BLOCKS-LABEL: @sum
 // BLOCKS: %[[PARTS:.*]] = memref.alloc() : memref<4xf32>
 // BLOCKS: scf.for
@@ -25,6 +26,16 @@
 // BLOCKS: arith.addf %{{.*}}, %[[MADE]]
 // BLOCKS: memref.store %{{.*}}, %arg1
 // BLOCKS: memref.dealloc %[[PARTS]]
+// Every other element, and then what is left: two sums.
+// HALVES-LABEL: @sum
+// HALVES: %[[PARTS:.*]] = memref.alloc() : memref<4xf32>
+// HALVES: scf.for
+// HALVES: %[[HALF:.*]] = arith.divui
+// HALVES: %[[EARLY:.*]] = arith.cmpi ult, %{{.*}}, %[[HALF]]
+// HALVES: arith.select %[[EARLY]]
+// HALVES: memref.store %{{.*}}, %[[PARTS]]
+// HALVES: scf.if
+// HALVES: memref.store %{{.*}}, %arg1
 // SAME-LABEL: @sum
 // SAME-NOT: arith.remui
 func.func @sum(%x: memref<4x8xf32>, %y: memref<4xf32>) {

@@ -294,6 +294,19 @@ def test_whether_it_is_a_number_may_be_decided_by_a_last_place():
     assert wrong.strangers
 
 
+def test_a_nan_of_a_further_run_is_luck_where_the_program_as_written_makes_one():
+    """No run but a further one has a NaN, the fused program where the unfused one has none."""
+
+    def nan_where(sign):
+        return lambda x: np.where(sign * (x[:, 0] - x[:, 1]) < 0, NAN, 1 + 40 * EPSILON["f32"])
+
+    one = lambda x: np.ones(len(x))  # noqa: E731
+    x = np.array([[0.75, 0.75]])
+    assert judge(programs(nan_where(1), nan_where(-1), one), [x])[0].ok
+    (wrong,) = judge(programs(nan_where(1), lambda x: one(x) * (1 - 1e-7), one), [x])
+    assert wrong.strangers
+
+
 def test_multiplying_out_is_never_luck():
     def variance(x):
         d = x - x.mean(1, keepdims=True)

@@ -6,7 +6,7 @@ import pytest
 
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import Comparison
-from neptune_mlir.algebra.numerics.at_once import excess_at_once
+from neptune_mlir.algebra.numerics.at_once import STRANGE, excess_at_once
 from neptune_mlir.algebra.numerics.judge import Programs
 
 
@@ -76,3 +76,10 @@ def test_as_judge_has_it(fused, unfused, result, some_wrong):
     assert not (right & ~np.array(by_one)).any()
     assert right.sum() >= 0.9 * sum(by_one)
     assert (sum(by_one) < len(many)) == some_wrong
+
+
+def test_infinities_are_worse_where_the_program_as_written_is_right():
+    x, one, inf = np.ones((3, 2)), np.ones((3, 2)), np.full((3, 2), np.inf)
+    fused, unfused = np.array([[1, 1], [1, np.inf], [1, np.nan]]), np.stack([one, one, inf])[:, 0]
+    found = excess_at_once([x], ("f32",), ([fused], [unfused], [one]), ("f32",))
+    np.testing.assert_array_equal(found, [0, np.inf, STRANGE])

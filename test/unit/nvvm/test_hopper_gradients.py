@@ -44,7 +44,7 @@ JOINED = "joined:1;rows:128;stream:64;resident:0;late:"
 
 
 @pytest.mark.parametrize(("head_dim", "causal", "knobs", "lengths"), [
-    (64, False, JOINED + "1", (100, 70)),
+    (64, False, JOINED + "2", (100, 70)),
     pytest.param(64, True, JOINED + "1", (250, 240), marks=pytest.mark.nightly),
     pytest.param(128, True, JOINED + "0", (150, 140), marks=pytest.mark.nightly),
     pytest.param(64, False, JOINED + "0;boxed:0", (70, 70), marks=pytest.mark.nightly),

@@ -34,16 +34,14 @@ def check(program, *shapes, dtype="f32"):
     return [np.prod(launch.grid) for launch in run.plan.launches]
 
 
-def standardized(x, *axes):
-    centred = x - n.mean(x, *axes)
-    return centred * n.rsqrt(n.mean(centred * centred, *axes) + 1e-5)
-
-
-def norm(shape, reduced, dtype):
+def norm(shape, reduced, dtype, size):
+    """What deviates from the mean, over the mean size of it."""
     p = n.Program("norm")
     axes = [p.axis(name, size) for name, size in zip("bcs", shape, strict=False)]
     x = p.input("x", *axes, dtype=dtype)[tuple(axes)] * 1.0
-    p.output(standardized(x, *(axes[k] for k in reduced)), *axes, dtype=dtype)
+    over = [axes[k] for k in reduced]
+    centred = x - n.mean(x, *over)
+    p.output(centred / n.sqrt(n.mean(size(centred), *over) + 1e-5), *axes, dtype=dtype)
     return p
 
 
@@ -53,8 +51,18 @@ def norm(shape, reduced, dtype):
     ids=["rows", "channels"],
 )
 def test_reductions_that_are_not_fused_are_cut(shape, reduced, programs):
-    """A mean and what deviates from it: neither has a program for a row alone."""
-    assert check(norm(shape, reduced, "bf16"), shape, dtype="bf16") == programs
+    """A mean and how far numbers are from it: neither has a program for a row alone."""
+    assert check(norm(shape, reduced, "bf16", n.abs), shape, dtype="bf16") == programs
+
+
+def test_reductions_of_short_rows_that_are_not_fused_share_a_kernel():
+    assert check(norm((5, 264), (1,), "bf16", n.abs), (5, 264), dtype="bf16") == [3]
+
+
+def test_a_variance_is_fused_with_its_mean_whatever_the_type():
+    """Inputs whose squares leave the range are lost in the program as written, in 16 bits too."""
+    program = norm((2, 4200), (1,), "bf16", lambda x: x * x)
+    assert check(program, (2, 4200), dtype="bf16") == [4, 4]
 
 
 def test_what_is_cut_is_read_as_it_lies_in_memory():

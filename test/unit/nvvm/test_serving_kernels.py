@@ -15,7 +15,8 @@ from neptune_mlir.dialects.attributes import CONSUMERS, TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import gpu, nvvm, runner
-from neptune_mlir.pipelines.cases import short_parts
+from neptune_mlir.pipelines.cases import Conditions, short_parts
+from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.transforms import registry
@@ -275,3 +276,44 @@ def test_bits_do_not_depend_on_the_batch_where_the_number_of_chunks_is_given():
         own = np.ascontiguousarray(table[b : b + 1, :columns])
         alone = kernel(q[b : b + 1], k, v, own, counts[b : b + 1])
         np.testing.assert_array_equal(alone[0], whole[b])
+
+
+def counted(program):
+    """The lowerings of a program for any call and for others, and chunks by shapes."""
+    raised = RaisedProgram(program.to_mlir(), "paged")
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    plan = gpu.sketch(base.module, "sm_90a", None)
+    launch = next(x for x in plan.launches if not x.of_mask)
+
+    def chunks(batch, columns):
+        shapes = [(batch, 32, 1, 64), *[(0, 16, 32, 64)] * 2, (batch, columns), (batch,)]
+        return evaluate(launch.grid[0], shapes, [None] * 5, 132)
+
+    return raised, base, plan, chunks
+
+
+def test_one_sequence_has_a_chunk_for_each_place():
+    """Its programs are alike: smaller pieces, which even out what sequences differ by, are for
+    several of them."""
+    *_, chunks = counted(ops.paged_attention(head_dim=64, page_size=16, dtype="f16"))
+    assert chunks(1, 2048) == 8
+    assert chunks(2, 2048) == 32
+
+
+def test_calls_whose_stream_has_one_chunk_have_no_join():
+    program = ops.paged_attention(head_dim=64, page_size=16, dtype="f16")
+    raised, base, plan, chunks = counted(program)
+    ((case, variant),) = raised.variants(base, str(base.module), "sm_90a")
+    whole = gpu.sketch(variant.module, "sm_90a", None)
+    assert len([x for x in whole.launches if not x.of_mask]) == 1
+    rule = Conditions(plan).of(case, whole)
+
+    def takes(batch, columns):
+        shapes = [(batch, 32, 1, 64), *[(0, 16, 32, 64)] * 2, (batch, columns), (batch,)]
+        return bool(evaluate(rule, shapes, [None] * 5, 132))
+
+    for call in ((256, 32), (16, 64), (1, 2048), (2, 32)):
+        assert takes(*call) == (chunks(*call) == 1)
+    case = Paged([40, 3, 0], 16, heads=2, group=1, dim=64, dtype=np.float16)
+    found = run_kernels.Variant(variant.copy().module)(*case.arguments)
+    np.testing.assert_allclose(found, case.expected()[0], atol=2e-3)

@@ -10,6 +10,10 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.numeric import Domain
+from neptune_mlir.algebra.numerics import whole
+from neptune_mlir.algebra.numerics.hostile import HostileCall
+from neptune_mlir.algebra.numerics.orders import HALVES
 from neptune_mlir.algebra.numerics.whole import NestStep, WholeProgram, wrong_values
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
@@ -73,6 +77,16 @@ def scaled_residual():
     return p
 
 
+def scaled_squares():
+    """Until an element that no mask hides is seen, all that are hidden weigh 1, and their squares,
+    1e37 each, overflow in rows that are longer than those of the check."""
+    p, i, j, _ = rows()
+    x = N.cast(p.input("x", i, j, dtype="bf16")[i, j], "f32")
+    e, t = N.exp(x - N.max(x, j)), x * 1e-20
+    p.output(t * N.rsqrt(N.sum(e * (t * t), j) / N.sum(e, j)), i, j)
+    return p
+
+
 def remarks_of(program):
     _, facts = compiler.lower_text(Source.of(program).text, "program", "cpu", None, "fused")
     return facts["remarks"]
@@ -83,6 +97,7 @@ def remarks_of(program):
     [
         (residual_spread, "nan|ulps"), (masked_spread, "nan|ulps"),
         (partial(with_more, residual_spread, 12), "nan|ulps"), (scaled_residual, "ulps"),
+        (scaled_squares, "nan"),
     ],
 )
 def test_what_the_results_do_not_bear_is_not_fused(build, lost):
@@ -124,6 +139,42 @@ def test_alike_sums_are_kept_apart_together():
     chain = [*sums("x", 1.0), *sums("y", 2.0), *sums("z", 1.0)]
     blamed = SimpleNamespace(chain=chain, group=SimpleNamespace(stream=1))
     assert like_the_last(blamed) == ("lx", "lz")
+
+
+def test_of_the_inputs_that_are_drawn_again_the_worst_are_judged():
+    cases = [HostileCall(name, ()) for name in "ab" * 20]
+    excess = np.arange(40.0) % 7
+    found = whole._worst(cases, excess)
+    assert len(found) == 2 * whole.JUDGED
+    judged = {id(case) for case in found}
+    left = [e for case, e in zip(cases, excess, strict=True) if id(case) not in judged]
+    assert max(left) <= min(e for c, e in zip(cases, excess, strict=True) if id(c) in judged)
+
+
+def test_sums_overflow_as_in_longer_rows():
+    read = T.read("x", T.index(0), T.index(1))
+    step, data = sum_of(read), {"x": np.full((1, 4, 24), 1e36)}
+    for longer, lost in ((1.0, False), (64.0, True)):
+        domain = Domain((4, 24), data, {}, np.float32, True, longer=longer)
+        for plan in ((whole.IN_ORDER, 0), (whole.IN_ORDER, HALVES), whole.ONE_STEP):
+            assert (np.isinf(step.run(domain, plan)["total"]) == lost).all()
+
+
+def test_sums_in_halves():
+    """3 c + 2 c, each rounded, is not 5 c one by one: in the check, and in what is compiled."""
+    c = np.float32(8.986263764012835e19)
+    p = N.Program("five")
+    i, j = p.axis("i", 2), p.axis("j", 5)
+    p.output(N.sum(p.input("x", i, j)[i, j], j), i)
+    x = np.full((2, 5), c)
+    wanted = np.float32((c + c + c) + (c + c))
+    assert wanted != np.add.accumulate(x, axis=1)[0, -1]
+    compiled = compiler.compile_unfused(p.to_mlir(), "five", None, vectorize=False, order=HALVES)
+    np.testing.assert_array_equal(compiled(x), wanted)
+    body = T.read("x", T.index(0), T.index(1))
+    step = NestStep("total", "add", body, (2, 5), (0,))
+    domain = Domain((2, 5), {"x": x[None].astype(float)}, {}, np.float32, True)
+    np.testing.assert_array_equal(step.run(domain, (whole.IN_ORDER, HALVES))["total"], wanted)
 
 
 def sum_of(body, key="total"):
