@@ -374,8 +374,7 @@ class Memory:
 
     def load_each(self, array: Array, window: Window, layout: Layout) -> Iterator[Any]:
         """The same, each access where it is asked for."""
-        s = self.s
-        kind = self.memory_type(array.dtype)
+        s, kind = self.s, self.memory_type(array.dtype)
         vector = self._vector(array, window, layout)
         along = guarded.guarded(self, array, window, layout)
         if along is not None:
