@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import ctypes
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -211,11 +212,17 @@ class Driver(ABC):
         return number.value
 
     def inside(self, context: int, name: str, *arguments: Any) -> None:
+        with self.entered(context):
+            self.call(name, *arguments)
+
+    @contextmanager
+    def entered(self, context: int) -> Iterator[None]:
+        """In a context, whichever the thread is in: a new one is in none."""
         error = self.push(ctypes.c_void_p(context))
         if error:
             self.fail(error, "entering a device")
         try:
-            self.call(name, *arguments)
+            yield
         finally:
             self.pop(ctypes.byref(ctypes.c_void_p()))
 

@@ -8,6 +8,7 @@ import ctypes
 import itertools
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
@@ -41,9 +42,9 @@ class CallNumbers:
 
 def parameters(
     sized: SizedLaunch, arrays: Mapping[tuple[str, int], ArrayView], driver: Driver,
-    number: Callable[[int], int],
+    context: int, number: Callable[[int], int],
 ) -> list[Any]:  # fmt: skip
-    """The parameters of a launch as ctypes objects.
+    """The parameters of a launch in a context as ctypes objects.
 
     Args:
         arrays: those of the plan, by reference.
@@ -57,7 +58,8 @@ def parameters(
             made.append(ctypes.c_int32(number(operand[1])))
         elif operand[0] in ("map", BEHIND):
             kind, k, *box = operand[1:]
-            made.append(tensor_map(driver, in_memory(arrays[kind, k], operand[0]), *box))
+            array = in_memory(arrays[kind, k], operand[0])
+            made.append(tensor_map(driver, array, *box, context=context))
         elif operand[0] == OPERAND:
             made += in_two(arrays[operand[1], operand[2]], operand[3])
         else:
@@ -88,8 +90,8 @@ def in_two(array: ArrayView, dim: int) -> list[Any]:
 
 def tensor_map(
     driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL,
-    rounds: int = 0,
-) -> Any:
+    rounds: int = 0, *, context: int | None = None,
+) -> Any:  # fmt: skip
     """What the copy engine needs to bring or write boxes of `rows` x `columns` elements: 128 bytes,
     encoded again only for another address or shape.
 
@@ -102,6 +104,7 @@ def tensor_map(
         columns: of whole panels; 0 for a map without panels, of boxes that begin at any column.
         panel: its columns: rows of 128 or 64 bytes.
         rounds: 1 for f32 that is rounded to TF32 on its way.
+        context: to be in where it is encoded; None: that of the thread, which may be in none.
     """
     key = (
         array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns, panel,
@@ -111,7 +114,8 @@ def tensor_map(
     if found is None:
         if len(_maps) >= _MAPS_LIMIT:
             _maps.clear()
-        found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel, rounds)
+        with nullcontext() if context is None else driver.entered(context):
+            found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel, rounds)
     return found
 
 

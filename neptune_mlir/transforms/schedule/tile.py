@@ -321,7 +321,8 @@ def _row_sizes(
         sizes.update(dict.fromkeys(crossed, SQUARE))
         return stream, most
     if _chip_of(op) and not (rows or stream) and is_by_vector(nests, axis):
-        return by_vector(sizes, list(op.domain), nests, parallel), most
+        if points := by_vector(sizes, list(op.domain), nests, parallel):
+            return points, most
     if found := _long_rows(op, nests, reduced, wishes):
         along, rows, sizes[along] = found
         stream, most = sizes[along], power_of_2(rows * sizes[along])

@@ -270,7 +270,12 @@ def _cuda_launch(gpu, config, function, addresses, extra):
     )
 
 
+INVALID_CONTEXT = 201
+
+
 def _cuda_map(gpu, room, dtype, rank, address, extents, strides, box, steps, *rest):
+    if not gpu.inside and gpu.current is None:
+        return INVALID_CONTEXT
     assert room % 64 == 0 and steps[:rank] == [1] * rank
     axes = zip(strides[: rank - 1], extents[1:rank], strict=True)
     aligned = all(step % 32 == 0 for step, count in axes if count > 1)  # with sectors of the cache

@@ -356,6 +356,7 @@ def test_tensor_maps_are_encoded_again_only_for_another_array(gpu, monkeypatch):
     monkeypatch.setattr(parameters, "_maps", {})
     from neptune_mlir.runtime.arrays import ArrayView
 
+    gpu.current = gpu.context(0)
     view = ArrayView(4096, "bf16", (2, 3, 100, 128), (38400, 128, 384, 1), False, None, 0)
     made = parameters.tensor_map(gpu.driver, view, 2, 64, 128)
     assert parameters.tensor_map(gpu.driver, replace(view, owner=1), 2, 64, 128) is made
@@ -372,6 +373,7 @@ def test_tensor_maps_of_rows_that_are_not_whole_panels(gpu, monkeypatch):
     monkeypatch.setattr(parameters, "_maps", {})
     from neptune_mlir.runtime.arrays import ArrayView
 
+    gpu.current = gpu.context(0)
     view = ArrayView(4096, "f16", (2, 100, 72), (7200, 72, 1), False, None, 0)
     parameters.tensor_map(gpu.driver, view, 1, 64, 0)  # boxes begin at any column
     parameters.tensor_map(gpu.driver, replace(view, shape=(2, 100, 96)), 1, 64, 96, 32)
