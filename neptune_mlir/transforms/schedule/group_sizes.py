@@ -199,8 +199,9 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
         return Choice(64 if few else 128, panel(shape))
     if is_deep(shape):
         return Choice(128, WIDEST)
-    if shape.shared:  # accumulators of one more product while it runs on, if there is room
-        return Choice(128, PANEL, keeps=not few, late=2 * (shape.width <= PANEL))
+    if shape.shared:  # measured: one product late, where registers have room for it
+        wide = shape.width > PANEL
+        return Choice(128, PANEL, keeps=not few, late=int(not wide), early=wide)
     fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2
     if sharing(shape.width) > 1:
