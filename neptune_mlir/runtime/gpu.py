@@ -238,7 +238,7 @@ class GpuExecutable:
         launches = []
         for sized in sizes.launches:
             kernel = image.kernels[sized.launch.kernel]
-            values = parameters(sized, arrays, self._driver, image.context, number)
+            values = parameters(sized, arrays, self._driver, number, image.context)
             values += [ctypes.c_void_p(0)] * kernel.hidden
             early = kernel.follows and bool(launches)
             launches.append(

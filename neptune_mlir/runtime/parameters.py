@@ -42,13 +42,14 @@ class CallNumbers:
 
 def parameters(
     sized: SizedLaunch, arrays: Mapping[tuple[str, int], ArrayView], driver: Driver,
-    context: int, number: Callable[[int], int],
+    number: Callable[[int], int], context: int | None = None,
 ) -> list[Any]:  # fmt: skip
-    """The parameters of a launch in a context as ctypes objects.
+    """The parameters of a launch as ctypes objects.
 
     Args:
         arrays: those of the plan, by reference.
         number: gives the call a number below a limit.
+        context: of the launch; None: that of the thread.
     """
     made: list[Any] = []
     for operand, value in zip(sized.launch.operands, sized.values, strict=True):
