@@ -77,7 +77,7 @@ def is_by_vector(nests: Sequence[FusedNest], axis: int | None) -> bool:
     found = list(contractions(nests))
     for nest, left, right in found:
         own = T.axes_of(left) - T.axes_of(right), T.axes_of(right) - T.axes_of(left)
-        if all(own) or nest.reduced_axes != (axis,):
+        if all(own) or not any(own) or nest.reduced_axes != (axis,):  # a sum of squares is none
             return False
     return bool(found)
 

@@ -279,9 +279,8 @@ def _product_tile(
         note_product(op, nests, row, column, axis, reduced, deep)
         uncut = uncut and (deep or at_most(domain[column], cut))
     elif wishes.held and axis is not None:
-        rest = {a: sizes[a] or domain[a] for a in sizes}
-        if column is not None:
-            rest[column] = domain[column] if uncut else 64
+        columns = {} if column is None else {column: domain[column] if uncut else 64}
+        rest = {a: sizes[a] or domain[a] for a in sizes} | columns
         rest |= {a: domain[a] if a in whole else 64 for a in more}
         room = Room(wishes.held, wishes.shared << 10)
         rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
@@ -302,13 +301,14 @@ def _ends(
     nests: Sequence[FusedNest], domain: Sequence[int], ends: Sequence[int], axis: int | None,
     wishes: Wishes,
 ) -> tuple[list[int], int | None, list[int]]:  # fmt: skip
-    """Of the axes that one operand has alone, in the results' order: those of rows, that of columns
-    and other ones of columns."""
+    """Of the axes that one operand has alone: those of rows, that of columns, others of columns."""
     column = ends[-1] if len(ends) > 1 or axis is None else None
     row, more = product_parts(ends, column, nests, domain)
     if wishes.warp_groups and column is not None and is_turned(nests, row, column, axis):
         return [column], row[0], more
     return row, column, more
+
+
 def _row_sizes(
     sizes: dict[int, int], op: Any, nests: Sequence[FusedNest], parallel: Sequence[int],
     axis: int | None, reduced: set[int], wishes: Wishes,
