@@ -11,7 +11,7 @@ from neptune_mlir import ops
 from neptune_mlir.cli.main import main
 from neptune_mlir.dialects.context import parse
 
-LONG = "calls where (8192 <= k.shape[2])"
+LONG, LONGER = (f"calls where ({n} <= k.shape[2])" for n in (2048, 8192))
 PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"
 FEW = f"calls where ((2 * {PROGRAMS.format(128)}) <= multiprocessors)"
 SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= (2 * multiprocessors)))"
@@ -22,7 +22,7 @@ SMALL = (
     f"calls where or(({SMALL} <= {ANY}), "
     f"and(((8 * {ANY}) <= multiprocessors), ({SMALL} <= multiprocessors)))"
 )
-CALLS = ("other calls", LONG, FEW, SHORT, LARGE, SMALL)
+CALLS = ("other calls", LONG, LONGER, FEW, SHORT, LARGE, SMALL)
 # of SMALL those whose stream has one chunk: nothing to join
 ONE_CHUNK = f"calls where and({SMALL.removeprefix('calls where ')}, ("
 
@@ -54,7 +54,8 @@ def test_every_program_is_shown(capsys, program, level):
     rows = {"fused": r"neptune.tile = array<i64: 1, 1, (\d+),",
             "tile": r"to tensor<(\d+)x64xf16>",
             "target": r"neptune\.plan.*?attention_0.*?\[\\22dim\\22, 0, 2\], (\d+)\]"}  # fmt: skip
-    for part, wanted in zip(parts, ("128", "192", "64", "64", "64", "16", "16"), strict=True):
+    sizes = ("128", "192", "192", "64", "64", "64", "16", "16")
+    for part, wanted in zip(parts, sizes, strict=True):
         parse(part)
         assert re.search(rows[level], part)[1] == wanted
     assert "fused 3 reductions" in shown.err

@@ -202,5 +202,5 @@ def test_columns_that_one_warp_does_not_hold():
     """Of one row: 160 registers of accumulators leave no room for addresses and fragments."""
     source = Source.of(ops.decode_attention(head_dim=320, dtype="f16"))
     bundle = compile_text(source.text, "test", "sm_80", None, None)
-    (image,) = bundle.facts["images"]
-    assert all(kernel["spills"] == 0 for kernel in image["kernels"].values())
+    kernels = [k for image in bundle.facts["images"] for k in image["kernels"].values()]
+    assert all(kernel["spills"] == 0 for kernel in kernels)

@@ -15,6 +15,7 @@ import pytest
 
 from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime import parameters
+from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
@@ -354,8 +355,6 @@ def test_calls_that_may_run_again_have_numbers_of_their_own(gpu):
 @nvidia
 def test_tensor_maps_are_encoded_again_only_for_another_array(gpu, monkeypatch):
     monkeypatch.setattr(parameters, "_maps", {})
-    from neptune_mlir.runtime.arrays import ArrayView
-
     gpu.current = gpu.context(0)
     view = ArrayView(4096, "bf16", (2, 3, 100, 128), (38400, 128, 384, 1), False, None, 0)
     made = parameters.tensor_map(gpu.driver, view, 2, 64, 128)
@@ -371,8 +370,6 @@ def test_tensor_maps_are_encoded_again_only_for_another_array(gpu, monkeypatch):
 @nvidia
 def test_tensor_maps_of_rows_that_are_not_whole_panels(gpu, monkeypatch):
     monkeypatch.setattr(parameters, "_maps", {})
-    from neptune_mlir.runtime.arrays import ArrayView
-
     gpu.current = gpu.context(0)
     view = ArrayView(4096, "f16", (2, 100, 72), (7200, 72, 1), False, None, 0)
     parameters.tensor_map(gpu.driver, view, 1, 64, 0)  # boxes begin at any column
