@@ -229,23 +229,22 @@ def store_box(tensor_map: Any, coordinates: Sequence[Any], source: Any) -> None:
     assembler keeps less in the registers that a warp shares, all through the kernel: 10% at head
     dim 64.)
     """
-    rank = len(coordinates)
-    where = ", ".join(f"${2 + k}" for k in range(rank))
-    asm(
-        f"{{\n.reg .pred p;\nelect.sync _|p, -1;\n"
-        f"@p cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
-        f"[$0, {{{where}}}], [$1];\n}}\ncp.async.bulk.commit_group;",
-        ",".join(["l", "r"] + ["r"] * rank), [tensor_map, source, *coordinates],
-    )  # fmt: skip
+    _box_to_memory("cp.async.bulk.tensor", "", tensor_map, coordinates, source)
 
 
 def add_box(tensor_map: Any, coordinates: Sequence[Any], source: Any) -> None:
     """As `store_box`, but what is there is added to, in memory."""
+    _box_to_memory("cp.reduce.async.bulk.tensor", ".add.tile", tensor_map, coordinates, source)
+
+
+def _box_to_memory(
+    copy: str, how: str, tensor_map: Any, coordinates: Sequence[Any], source: Any
+) -> None:
     rank = len(coordinates)
     where = ", ".join(f"${2 + k}" for k in range(rank))
     asm(
         f"{{\n.reg .pred p;\nelect.sync _|p, -1;\n"
-        f"@p cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.add.tile.bulk_group "
+        f"@p {copy}.{rank}d.global.shared::cta{how}.bulk_group "
         f"[$0, {{{where}}}], [$1];\n}}\ncp.async.bulk.commit_group;",
         ",".join(["l", "r"] + ["r"] * rank), [tensor_map, source, *coordinates],
     )  # fmt: skip
