@@ -421,6 +421,18 @@ class Memory:
     def needs(self, array: Array, unit: int) -> None:
         self.aligned[array.number] = max(self.aligned.get(array.number, 1), unit)
 
+    def _existing(
+        self, window: Window, layout: Layout, positions: Sequence[Any], vector: int
+    ) -> Iterator[int]:
+        """Where runs of `vector` elements begin, each under the condition that it exists."""
+        limits = limits_of(window, layout)
+        groups: dict[Any, list[int]] = {}
+        for start in range(0, len(positions), vector):
+            groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
+        for condition, starts in groups.items():
+            with under(self.s, condition):
+                yield from starts
+
     def store_global(
         self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
     ) -> None:
@@ -433,19 +445,11 @@ class Memory:
         if along is not None:
             guarded.store(self, array, window, layout, values, vector, along)
             return
-        limits = limits_of(window, layout)
-        groups: dict[Any, list[int]] = {}
-        for start in range(0, len(positions), vector):
-            groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
-        for condition, starts in groups.items():
-            with under(self.s, condition):
-                for start in starts:
-                    parts = [
-                        self.to_memory(v, array.dtype) for v in values[start : start + vector]
-                    ]
-                    value = parts[0] if vector == 1 else self.narrow(parts)
-                    pointer = self.address(array, window, positions[start])
-                    self.store_element(value, pointer, vector * element_bytes(array.dtype))
+        for start in self._existing(window, layout, positions, vector):
+            parts = [self.to_memory(v, array.dtype) for v in values[start : start + vector]]
+            value = parts[0] if vector == 1 else self.narrow(parts)
+            pointer = self.address(array, window, positions[start])
+            self.store_element(value, pointer, vector * element_bytes(array.dtype))
 
     def add_global(
         self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
@@ -455,15 +459,9 @@ class Memory:
         values = [values[k] for k in order]
         positions = self.threads.positions(layout)
         vector = min(self.s.chip.adds, self._vector(array, window, layout))
-        limits = limits_of(window, layout)
-        groups: dict[Any, list[int]] = {}
-        for start in range(0, len(positions), vector):
-            groups.setdefault(self.in_bounds(positions[start], limits), []).append(start)
-        for condition, starts in groups.items():
-            with under(self.s, condition):
-                for start in starts:
-                    pointer = self.address(array, window, positions[start])
-                    self.s.chip.add_in_memory(values[start : start + vector], pointer)
+        for start in self._existing(window, layout, positions, vector):
+            pointer = self.address(array, window, positions[start])
+            self.s.chip.add_in_memory(values[start : start + vector], pointer)
 
     def narrow(self, values: Sequence[Any]) -> Any:
         """A vector of the values; a pair that was just rounded is rounded as a pair."""
