@@ -71,7 +71,7 @@ def execute(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     kernel = compile(source, target, options.schedule, entry=options.entry, knobs=knobs_of(options))
     compile_s = time.perf_counter() - started
-    plan = kernel.bundle.plan
+    plan = kernel.plan
     if options.inputs:
         arguments = load_inputs(options.inputs, plan.arguments)
     else:
@@ -145,7 +145,7 @@ def on_gpu(kernel: Any) -> Callable[..., Any]:
         ToolError: there is no GPU for it, or no torch that can use the GPU.
     """
     torch = _torch_for(kernel)
-    dtypes = [argument.dtype for argument in kernel.bundle.plan.arguments]
+    dtypes = [argument.dtype for argument in kernel.plan.arguments]
     # by position: an argument that stays is moved once, so that timing sees the kernel
     resident: dict[int, tuple[Any, Any]] = {}
 

@@ -135,12 +135,15 @@ def compile_tiles(
     Raises:
         LoweringError: something in a kernel or around it has no lowering for a CPU.
     """
-    target = target or host()
-    _keep_arguments(module)
-    run(module, _steps(module, FROM_TILES, target, entry))
-    plan = Plan.from_json(PLAN.of(module.operation))
-    code = _object(module, target, vectorize=False)
-    return Bundle("cpu", plan, code, {**(facts or {}), "machine": target.needs()})
+    chip = target or host()
+
+    def make() -> tuple[Plan, bytes]:
+        _keep_arguments(module)
+        run(module, _steps(module, FROM_TILES, chip, entry))
+        return Plan.from_json(PLAN.of(module.operation)), _object(module, chip, vectorize=False)
+
+    plan, code = common.begun("cpu", str(module), make)
+    return Bundle("cpu", plan, code, {**(facts or {}), "machine": chip.needs()})
 
 
 EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows

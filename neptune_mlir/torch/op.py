@@ -164,7 +164,7 @@ def run(
             q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=True
         )
         target = target_of(q.device)
-        kernel = _kernels[key] = compile(program, target=target, on_demand=True)
+        kernel = _kernels[key] = compile(program, target=target)
     arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
     made = kernel(*arguments)
     again.remember(tensors, like, kernel, arguments)

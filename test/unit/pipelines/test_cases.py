@@ -40,7 +40,7 @@ def bundle(code, plan=PLAN, unit=16):
 )
 def test_an_image_has_what_differs(plan, unit, own):
     base = bundle(b"base")
-    joined = Bundle.from_bytes(cases.add(base, bundle(b"variant", plan, unit), LONG).to_bytes())
+    joined = Bundle.from_bytes(base.adding(bundle(b"variant", plan, unit), LONG).to_bytes())
     first, second = joined.facts["images"]
     assert first == base.facts["images"][0]
     assert set(second) == {*first, "when", *own}
