@@ -15,7 +15,7 @@ from neptune_mlir.dialects.attributes import KERNELS, PLAN, POINTS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.runtime.plan import Buffer, Plan
-from neptune_mlir.targets.warp_groups import CHUNK, of_size
+from neptune_mlir.targets.warp_groups import PANEL, of_size
 from neptune_mlir.transforms.tiling.host_plan import (
     HostReader,
     captured,
@@ -180,7 +180,7 @@ class GpuHost(HostReader):
             kind, k = self.arrays[start]
             return kind, k
         dtype = str(ir.RankedTensorType(start.type).element_type)
-        unit = of_size(CHUNK, element_bytes(dtype)) if pitched else 1
+        unit = of_size(PANEL, element_bytes(dtype)) if pitched else 1
         self.buffers.append(Buffer(dtype, tuple(self.shapes[start]), pitch=unit))
         return "buffer", len(self.buffers) - 1
 

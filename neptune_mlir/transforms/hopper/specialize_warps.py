@@ -383,7 +383,7 @@ def _check_load(load: Load, forall: Any) -> None:
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
         if k == 0 and len(shape) == 2 and ends_early(window, forall):
-            if panel_of(shape[-1], tensor.shape[inner], size) < of_size(PANEL, size):
+            if panel_of(shape[-1], whole, size) < of_size(PANEL, size):
                 raise Unshared("a tile of narrow panels that ends before its tensor does")
             continue  # it comes in pieces
         if valid is not None and not window_ends(window, k, forall):

@@ -8,8 +8,9 @@ tensor once costs what its bytes do; each element is multiplied hundreds of time
     o[i, n] = Σ_j x[i, j] * w[j, n]          ->      z[i, j] = x[i, j], its rows apart
                                                      o[i, n] = Σ_j z[i, j] * w[j, n]
 
-`z` has the shape of `x`; its rows begin at multiples of 16 bytes (choice `pitched`), and the copy
-engine fills with zeros what is behind their ends. A tensor that another kernel of the program
+`z` has the shape of `x`; its rows begin at multiples of 128 bytes (choice `pitched`), so that those
+of a box lie in one line of the cache each, and the copy engine fills with zeros what is behind
+their ends. A tensor that another kernel of the program
 makes for kernels alone is written so, and not copied.
 
 Part of `tile` (option `warp_groups`).

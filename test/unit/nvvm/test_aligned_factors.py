@@ -41,7 +41,7 @@ def test_values(shape, across):
     run = Specialised(product(*shape, "f16", across), blocks=2)
     pitches = [b.pitch for b in run.plan.buffers]
     odd = [summed % 8 != 0, (columns if across else summed) % 8 != 0]
-    assert sorted(pitches) == sorted([1, *[8] * sum(odd)])
+    assert sorted(pitches) == sorted([1, *[64] * sum(odd)])
     x, w = numbers(rows, summed), numbers(*((summed, columns) if across else (columns, summed)))
     want = x.astype(np.float64) @ (w if across else w.T).astype(np.float64)
     np.testing.assert_allclose(run(x, w).astype(np.float64), want, rtol=2e-3, atol=2e-3)
