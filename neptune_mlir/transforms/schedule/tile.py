@@ -66,6 +66,7 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
+from neptune_mlir.transforms.schedule.aligned_factors import align_factors
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
 from neptune_mlir.transforms.schedule.map_tiles import (
     SQUARE,
@@ -103,11 +104,7 @@ from neptune_mlir.transforms.schedule.tile_cuts import (
     tiles_beside,
     within_pages,
 )
-from neptune_mlir.transforms.schedule.tile_room import (
-    Room,
-    fitting_sizes,
-    narrow_axes,
-)
+from neptune_mlir.transforms.schedule.tile_room import Room, fitting_sizes, narrow_axes
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
 WHOLE_REDUCED = 512
@@ -157,6 +154,8 @@ def tile(
     )  # fmt: skip
     given = _parse_sizes(sizes)
     for function in functions(module):
+        if warp_groups and not nest:
+            align_factors(function, kernel_ops(function))
         values = Values()
         products = [op for op in kernel_ops(function) if free_axes(nests_of(op, values))]
         for number, op in enumerate(kernel_ops(function), start=1):
