@@ -36,7 +36,8 @@ def ways(target: str) -> tuple[Way, ...]:
     # streams are one where groups of programs that run one after the other keep all threads busy
     joined = f"joined:{workers.count()}"
     knobs = {**KNOBS, "streamed": ";".join(filter(None, [KNOBS.get("streamed", ""), joined]))}
-    return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS),)
+    longer = f"length:{HELD_ROW + 1}"
+    return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS, longer=longer),)
 
 _BUFFERIZE = Step(
     "one-shot-bufferize",
