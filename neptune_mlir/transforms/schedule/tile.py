@@ -105,11 +105,10 @@ from neptune_mlir.transforms.schedule.tile_cuts import (
     tiles_beside,
     within_pages,
 )
-from neptune_mlir.transforms.schedule.tile_room import Room, fitting_sizes, narrow_axes
+from neptune_mlir.transforms.schedule.tile_room import Room, fitting_sizes, narrow_axes, overfull
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
-WHOLE_REDUCED = 512
-WHOLE_COLUMN = 512
+WHOLE_REDUCED = WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
@@ -285,6 +284,8 @@ def _product_tile(
         rest |= {a: domain[a] if a in whole else 64 for a in more}
         room = Room(wishes.held, wishes.shared << 10)
         rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
+        rest |= {**dict.fromkeys(row, rows), axis: stream}
+        uncut = uncut and not overfull(nests, rest, domain, axis, room)
     sizes.update(dict.fromkeys(row, rows or 64))
     if column is not None:
         sizes[column] = 0 if uncut else cut
