@@ -69,9 +69,7 @@ def execute(options: argparse.Namespace) -> int:
     source = read_source(options.input)
     target = "cpu" if options.target == "auto" else options.target
     started = time.perf_counter()
-    kernel = compile(
-        source, target, options.schedule, entry=options.entry, knobs=knobs_of(options)
-    )
+    kernel = compile(source, target, options.schedule, entry=options.entry, knobs=knobs_of(options))
     compile_s = time.perf_counter() - started
     plan = kernel.plan
     if options.inputs:
@@ -113,11 +111,20 @@ def execute(options: argparse.Namespace) -> int:
         given = bool(options.inputs)
         passed = check(
             source, options.entry, run, plan, arguments, report,
+            lambda: _unfused(source, target, options.entry),
             hostile=options.check == HOSTILE, sizes_given=given, seed=options.seed,
         )  # fmt: skip
     if options.json:
         print(json.dumps(report))
     return 0 if passed else 1
+
+
+def _unfused(source: Any, target: str, entry: str | None) -> Callable[..., Any]:
+    """The program by the schedule that fuses nothing, as a function of host arrays."""
+    from neptune_mlir.driver.kernel import compile
+
+    kernel = compile(source, target, "unfused", entry=entry)
+    return kernel if target == "cpu" else on_gpu(kernel)
 
 
 def _check_bounds(kernel: Any, arguments: Sequence[Any]) -> None:

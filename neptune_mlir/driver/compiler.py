@@ -346,12 +346,17 @@ def compile_unfused(
 
 
 @bindings.exclusive
-def compile_reference(text: str, source: str, entry: str | None, *, digits: int = 0) -> Any:
+def compile_reference(
+    text: str, source: str, entry: str | None, *, digits: int = 0, numbered: bool = False,
+    order: int = 0,
+) -> Any:  # fmt: skip
     """The program as written, all of its floats f64 (arguments and results too): what errors
     count from.
 
     Args:
         digits: of every value that it computes, in bits (0: all of f64's).
+        numbered: calls say by `rounding`, the number of a way, how values are rounded to so many.
+        order: the number of an order of its sums.
 
     Raises:
         NeptuneError: the program has no lowering to loops, or reads floats as bits.
@@ -359,13 +364,14 @@ def compile_reference(text: str, source: str, entry: str | None, *, digits: int 
     lowering = Lowering.of_text(text, source)
     with bindings.source_name(source):
         lowering.lift_constants()
-        lowering.run([Step("widen-floats", {"digits": digits})])
-    return _through_loops(lowering, source, entry, vectorize=False)
+        lowering.run([Step("widen-floats")])
+    return _through_loops(lowering, source, entry, False, order, digits, numbered)
 
 
 def _through_loops(
-    lowering: Lowering, source: str, entry: str | None, vectorize: bool, order: int = 0
-) -> Any:
+    lowering: Lowering, source: str, entry: str | None, vectorize: bool, order: int = 0,
+    digits: int = 0, numbered: bool = False,
+) -> Any:  # fmt: skip
     from neptune_mlir.pipelines import cpu
     from neptune_mlir.runtime.function import FunctionExecutable
 
@@ -373,5 +379,8 @@ def _through_loops(
         lowering.lift_constants()
         if count(lowering.module, "linalg.softmax"):
             schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
-        bundle = cpu.compile_unfused(lowering.module, entry, vectorize=vectorize, order=order)
+        bundle = cpu.compile_unfused(
+            lowering.module, entry, vectorize=vectorize, order=order, digits=digits,
+            numbered=numbered,
+        )  # fmt: skip
     return FunctionExecutable(bundle.with_data(lowering.constants))

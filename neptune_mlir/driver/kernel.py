@@ -129,7 +129,7 @@ class Kernel:
         return self._executable(*arguments, out=out, **named)
 
     def again(self, *arguments: Any) -> Any:
-        """What is kept of a call with arguments like these, after one: `again.run(again.stream,
+        """What is kept of a call with arguments like these, after one: `again.run(None,
         addresses)` runs the kernel on arrays of the same types, shapes, strides and devices, and
         returns all results, or None where only a whole call can say. On GPUs it is for the calling
         thread. None where nothing is kept."""

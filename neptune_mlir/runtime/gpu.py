@@ -95,7 +95,7 @@ class GpuExecutable:
         kept = self._calls().get(key, ()) if key else ()
         made: Any = None
         for again in kept:  # one for each context
-            handle = again.stream if stream is None else stream_handle(stream)
+            handle = None if stream is None else stream_handle(stream)
             made = again.run(handle, addresses, outs)
             if made is not None:
                 break
