@@ -115,7 +115,7 @@ def _counts(body: Term) -> bool:
     return bool(T.axes_of(T.substitute(body, {r: T.const(0, r.dtype) for r in T.reads(body)})))
 
 
-def _reshape(program: NestProgram, read: Term) -> Any | None:
+def _reshape(program: NestProgram, read: Term) -> Any:
     op = defining_op(program.values[read.attr])
     return op if op is not None and op.name in (_EXPAND, _COLLAPSE) else None
 
@@ -144,25 +144,25 @@ def _positions(op: Any, args: Sequence[Term]) -> list[Term] | None:
 
 
 @dataclass(frozen=True)
-class _Position:
+class _Linear:
     """A position as a sum: how often it has each axis, or digit of one, and a number."""
 
     times: Mapping[Term, int] = field(default_factory=dict)
     constant: int = 0
 
-    def plus(self, other: _Position) -> _Position:
+    def plus(self, other: _Linear) -> _Linear:
         times = dict(self.times)
         for atom, n in other.times.items():
             times[atom] = times.get(atom, 0) + n
-        return _Position(times, self.constant + other.constant)
+        return _Linear(times, self.constant + other.constant)
 
-    def scaled(self, n: int) -> _Position:
-        return _Position({a: n * m for a, m in self.times.items()}, n * self.constant)
+    def scaled(self, n: int) -> _Linear:
+        return _Linear({a: n * m for a, m in self.times.items()}, n * self.constant)
 
 
 def _simplified(position: Term, extents: Mapping[int, int]) -> Term:
     """A position, in as few digits as it has."""
-    found = _read(position, extents)
+    found = _sum(position, extents)
     if found is None:
         return position
     times = _joined(found.times)
@@ -186,27 +186,27 @@ def _joined(times: Mapping[Term, int]) -> dict[Term, int]:
     return joined
 
 
-def _read(t: Term, extents: Mapping[int, int]) -> _Position | None:
+def _sum(t: Term, extents: Mapping[int, int]) -> _Linear | None:
     if t.is_const:
-        return _Position(constant=int(t.value))
+        return _Linear(constant=int(t.value))
     if t.op == "index":
-        return _Position({t: 1})
+        return _Linear({t: 1})
     if t.op == "add":
-        parts = [_read(a, extents) for a in t.args]
+        parts = [_sum(a, extents) for a in t.args]
         return parts[0].plus(parts[1]) if parts[0] and parts[1] else None
     if t.op not in ("mul", "floordiv", "rem") or not t.args[1].is_const:
         return None
-    of, c = _read(t.args[0], extents), int(t.args[1].value)
+    of, c = _sum(t.args[0], extents), int(t.args[1].value)
     if of is None or c < 1:
         return None
-    of = _Position(_joined(of.times), of.constant)
+    of = _Linear(_joined(of.times), of.constant)
     return of.scaled(c) if t.op == "mul" else _digit(of, t.op, c, extents)
 
 
-def _digit(of: _Position, op: str, c: int, extents: Mapping[int, int]) -> _Position | None:
+def _digit(of: _Linear, op: str, c: int, extents: Mapping[int, int]) -> _Linear | None:
     """A sum divided by c, or its remainder: its multiples of c, and what is under c."""
-    whole = _Position({a: n // c for a, n in of.times.items() if n % c == 0}, of.constant // c)
-    rest = _Position({a: n for a, n in of.times.items() if n % c}, of.constant % c)
+    whole = _Linear({a: n // c for a, n in of.times.items() if n % c == 0}, of.constant // c)
+    rest = _Linear({a: n for a, n in of.times.items() if n % c}, of.constant % c)
     most = _most(rest, extents)
     if most is not None and most < c:
         return whole if op == "floordiv" else rest
@@ -218,10 +218,10 @@ def _digit(of: _Position, op: str, c: int, extents: Mapping[int, int]) -> _Posit
     elif atom.op == "rem":
         return None
     digit = T.make(op, atom, T.const(c, "index"))
-    return _Position({digit: 1}, whole.constant if op == "floordiv" else 0)
+    return _Linear({digit: 1}, whole.constant if op == "floordiv" else 0)
 
 
-def _most(of: _Position, extents: Mapping[int, int]) -> int | None:
+def _most(of: _Linear, extents: Mapping[int, int]) -> int | None:
     """The greatest value of a sum of positions, if known."""
     total = of.constant
     for atom, n in of.times.items():

@@ -9,7 +9,8 @@ interprets the script. `library.py` finds scripts by name. Shipped templates sta
 * `streamed`: one program per tile of result rows runs the whole stream (prefill-like);
 * `private`: the stream is cut into chunks that run in parallel and are joined (decode-like);
 * `apart`: each tile of the stream is such a chunk (linear layer and loss);
-* `ahead`: as `streamed`, factors that are sums of what is reduced first (layer norm, product).
+* `ahead`: as `streamed`, factors that are sums of what is reduced first (layer norm, product);
+* `unfused`: each reduction is a kernel of its own, to compare with.
 """
 
 from __future__ import annotations
