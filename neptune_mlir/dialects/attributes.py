@@ -55,7 +55,7 @@ CHIP = Attribute(
     readers=(
         "analysis.paged_reads", "transforms.gpu.longest_first", "transforms.schedule.cut_rows",
         "transforms.schedule.tile", "transforms.tiling.skip_dead_tiles",
-    ),
+        "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",
@@ -505,13 +505,15 @@ LIKELY = Mark(
     readers=("transforms.hopper.schedule_loops",),
 )  # fmt: skip
 
-# ---- tiles
-
 WIDENS = Attribute(
-    "widens", TEXT, "linalg.generic",
-    "the type in 8 bits whose numbers it converts, and does nothing else",
+    "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
     writers=("transforms.tiling.widen_factors",),
     readers=("codegen.gpu.compute", "transforms.gpu.layout_factors"),
+)  # fmt: skip
+NARROWS = Attribute(
+    "narrows", TEXT, "linalg.generic", "the type in 8 bits that it rounds floats to, no more",
+    writers=("transforms.tiling.widen_factors",),
+    readers=("codegen.gpu.compute", "transforms.gpu.keep_references"),
 )  # fmt: skip
 
 # ---- warp specialisation and software pipelining

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import Layout, Shared, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
@@ -314,6 +315,8 @@ class SpecializedWriter(KernelWriter):
                 g = read_generic(start)
                 p, layout = self.oriented(g), layout_of(start, shape_of(g.init))
                 across = self.compute.warp_grid(layout, g, p).n
+                if self.compute.instruction(g).operand == FLOAT8:
+                    return  # in registers they would be in the order of accumulators
                 deep = across > 1 and g.extents[p.k] > warp_groups.PANEL
                 if not (asked or deep):
                     continue
