@@ -429,7 +429,8 @@ def counting(group, seen):
         around = exchange.CopyExchange(group, device)
         counted, rows = call % 4 != 3, int(call % 3 == 1)
         offer = exchange.Offer(
-            values(rank), [2, 2], shapes, lambda a, b: (1, 3), counted, lambda reader: rows
+            values(rank), [2, 2], shapes, lambda a, b: (1, 3), counted,
+            lambda reader, rows=rows: rows,
         )
         around.start(offer)
         for owner in (r for r in range(size) if r != rank):
@@ -442,8 +443,8 @@ def counting(group, seen):
                 count = 0
                 while count < (2 if rows else lanes):
                     count = group.of.next_value(pad, place, count)
-                    told = (slice(None), slice(3 - count, 3)) if rows else (slice(count), slice(1, 3))
-                    there = [x.flatten(0, 1)[told] == 10.0 * call + owner for x in got]
+                    lane, first = (lanes, 3 - count) if rows else (count, 1)
+                    there = [x.flatten(0, 1)[:lane, first:3] == 10.0 * call + owner for x in got]
                     seen.append(all(bool(x.all()) for x in there))
             time.sleep(group.late)
             seen.append(all(torch.equal(x[:, :, 1:3], y[:, :, 1:3])
