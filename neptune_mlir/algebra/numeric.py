@@ -23,6 +23,10 @@ from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 Array = np.ndarray
 
 
+# factors of a hash, which says how to round: odd, with bits of both kinds anywhere
+MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+
+
 @dataclass(frozen=True)
 class Domain:
     """Extents of the axes, the inputs, and the float type to compute in.
@@ -32,6 +36,7 @@ class Domain:
             rest in f32, and rounds where the program converts to 16 bits.
         digits: float64 with so many bits in each result: the digits of a narrower type, without its
             range; 0 for all of them.
+        rounding: the numbers of other ways to round to so many, one for each input of a batch.
         batched: whether the first dimension of every input counts inputs, not positions.
         longer: float32 sums overflow where those of rows so many times longer would.
     """
@@ -43,6 +48,7 @@ class Domain:
     batched: bool = False
     digits: int = 0
     longer: float = 1.0
+    rounding: Array | None = None
 
     @property
     def lead(self) -> int:
@@ -105,13 +111,32 @@ def _value(
     else:
         value = OPERATORS[n.op].array(*args)
     value = value if value.dtype == kind else value.astype(kind)
-    return with_digits(value, domain.digits) if domain.digits and is_float(n.dtype) else value
+    return with_digits(value, domain) if domain.digits and is_float(n.dtype) else value
 
 
-def with_digits(value: Array, digits: int) -> Array:
-    """The nearest numbers of so many bits."""
+def with_digits(value: Array, domain: Domain) -> Array:
+    """The nearest numbers of as few bits as the domain has, or one of their neighbours."""
+    digits = domain.digits
+    if domain.rounding is not None:
+        return _otherwise(value, digits, domain.rounding)
     fraction, exponent = np.frexp(value)
     return np.ldexp(np.rint(np.ldexp(fraction, digits)), exponent - digits)
+
+
+def _otherwise(value: Array, digits: int, numbers: Array) -> Array:
+    """Up where a number is further up than a mark that its neighbours have, and down where it is
+    not: what the pass `round-floats` does."""
+    more = np.uint64(53 - digits)
+    bits = np.asarray(value, np.float64).view(np.uint64)
+    further = bits & ((np.uint64(1) << more) - np.uint64(1))
+    down = bits ^ further
+    mark = down ^ (numbers.astype(np.uint64) * MIX[0]).reshape(-1, *[1] * (bits.ndim - 1))
+    for factor in MIX:
+        mark = mark * factor
+        mark = mark ^ (mark >> np.uint64(32))
+    mark = (mark * MIX[0]) >> (np.uint64(64) - more)
+    found = down + ((further > mark).astype(np.uint64) << more)
+    return np.asarray(found.view(np.float64))
 
 
 def _read(domain: Domain, key: Any, places: list[Array], clipped: bool) -> Array:

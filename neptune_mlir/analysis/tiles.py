@@ -14,6 +14,7 @@ from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
 from neptune_mlir.dialects.op_names import ADD_SLICE, PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.targets.warp_groups import PANEL, of_size
 
 
 def foralls(module: Any) -> list[Any]:
@@ -245,6 +246,16 @@ def extent_multiple(tensor: Any, dim: int) -> int:
         first = len(made.operands) - len(made.results)
         return extent_multiple(made.operands[first + list(made.results).index(tensor)], dim)
     return 1
+
+
+def row_distance(tensor: Any) -> int:
+    """What the distance between rows of a tensor in memory is certainly a multiple of, in
+    elements. (What a kernel makes may be `pitched`: its rows begin at multiples of 128 bytes.)"""
+    made, known = owner(tensor), extent_multiple(tensor, -1)
+    if made is None or made.name != "scf.forall" or not tuned(made, "pitched", 0):
+        return known
+    unit = of_size(PANEL, element_bytes(element_of(tensor)))
+    return -(-known // unit) * unit
 
 
 def _assumed(argument: Any, dim: int) -> int:

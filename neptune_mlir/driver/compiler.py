@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from neptune_mlir.driver.family import best, chunks_of
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, runner
-from neptune_mlir.pipelines.cases import Conditions, add
+from neptune_mlir.pipelines.cases import Conditions
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,
@@ -162,17 +163,31 @@ def compile_text(
     Of several GPUs (`sm_90a,gfx942`) those of one maker share a tiled program. `cases`: also with
     kernels for some calls alone (`pipelines/cases.py`). `knobs`: see `pipelines.lowering.Program`.
     """
-    families = families_of(target)
+    families_of(target)  # an unknown one, before all else
     with bindings.source_name(source), verdicts.kept(), common.once():
         program = RaisedProgram(text, source, schedule, knobs)
-        with tuned.questions() as asked:
-            bundles = [_compile_calls(program, family, entry, cases) for family in families]
-        findings = [f for f in map(program.finding, families) if f]
+        return bundle_of(program, target, entry, cases)
+
+
+def bundle_of(program: RaisedProgram, target: str, entry: str | None, cases: bool = True) -> Any:
+    """`compile_text`, of a program that was raised."""
+    families = families_of(target)
+    with tuned.questions() as asked:
+        bundles = [_compile_calls(program, family, entry, cases) for family in families]
     bundle = bundles[0]
     if len(bundles) > 1:
         from neptune_mlir.pipelines import gpu
 
         bundle = gpu.join(target, bundles)
+    return finished(bundle, program, families, asked)
+
+
+def finished(
+    bundle: Any, program: RaisedProgram, families: Sequence[str], asked: Sequence[tuned.Question]
+) -> Any:
+    """A bundle with the data of its constants; and what measurements decided, by what was asked of
+    the tuning table."""
+    findings = [f for f in map(program.finding, families) if f]
     taken = [q.entry.as_json() for q in asked if q.entry] + [f.as_json() for f in findings]
     if taken:
         bundle.facts["provenance"]["tuned"] = taken
@@ -211,9 +226,14 @@ def _compile_calls(program: RaisedProgram, target: str, entry: str | None, cases
         some = best(chunked[0], pipeline, target, entry).bundle
     except (OutOfMemory, Refused):
         return best(program, pipeline, target, entry).bundle
-    kernels = [k for image in some.facts["images"] for k in image["kernels"].values()]
-    moved = any(kernel["consumers"] for kernel in kernels)
-    return add(best(program, pipeline, target, entry, not moved).bundle, some, chunked[1])
+    others = best(program, pipeline, target, entry, not moves(some)).bundle
+    return others.adding(some, chunked[1])
+
+
+def moves(bundle: Any) -> bool:
+    """Whether the copy engine moves what kernels of a bundle multiply."""
+    kernels = [k for image in bundle.facts["images"] for k in image["kernels"].values()]
+    return any(kernel["consumers"] for kernel in kernels)
 
 
 @bindings.exclusive
@@ -326,12 +346,17 @@ def compile_unfused(
 
 
 @bindings.exclusive
-def compile_reference(text: str, source: str, entry: str | None, *, digits: int = 0) -> Any:
+def compile_reference(
+    text: str, source: str, entry: str | None, *, digits: int = 0, numbered: bool = False,
+    order: int = 0,
+) -> Any:  # fmt: skip
     """The program as written, all of its floats f64 (arguments and results too): what errors
     count from.
 
     Args:
         digits: of every value that it computes, in bits (0: all of f64's).
+        numbered: calls say by `rounding`, the number of a way, how values are rounded to so many.
+        order: the number of an order of its sums.
 
     Raises:
         NeptuneError: the program has no lowering to loops, or reads floats as bits.
@@ -339,13 +364,14 @@ def compile_reference(text: str, source: str, entry: str | None, *, digits: int 
     lowering = Lowering.of_text(text, source)
     with bindings.source_name(source):
         lowering.lift_constants()
-        lowering.run([Step("widen-floats", {"digits": digits})])
-    return _through_loops(lowering, source, entry, vectorize=False)
+        lowering.run([Step("widen-floats")])
+    return _through_loops(lowering, source, entry, False, order, digits, numbered)
 
 
 def _through_loops(
-    lowering: Lowering, source: str, entry: str | None, vectorize: bool, order: int = 0
-) -> Any:
+    lowering: Lowering, source: str, entry: str | None, vectorize: bool, order: int = 0,
+    digits: int = 0, numbered: bool = False,
+) -> Any:  # fmt: skip
     from neptune_mlir.pipelines import cpu
     from neptune_mlir.runtime.function import FunctionExecutable
 
@@ -353,5 +379,8 @@ def _through_loops(
         lowering.lift_constants()
         if count(lowering.module, "linalg.softmax"):
             schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
-        bundle = cpu.compile_unfused(lowering.module, entry, vectorize=vectorize, order=order)
+        bundle = cpu.compile_unfused(
+            lowering.module, entry, vectorize=vectorize, order=order, digits=digits,
+            numbered=numbered,
+        )  # fmt: skip
     return FunctionExecutable(bundle.with_data(lowering.constants))

@@ -18,6 +18,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     Comparison,
 )
 from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.orders import ORDERS
 from neptune_mlir.driver.inputs import result_dtype, stored, to_float64
 from neptune_mlir.errors import NeptuneError
 
@@ -48,9 +49,11 @@ def three_ways(
         return Programs(native(run), same, same, arguments, results), error.message
 
     @functools.cache
-    def with_digits_of_f32() -> Callable[..., Any]:
+    def with_digits_of_f32(**options: Any) -> Callable[..., Any]:
         digits = DIGITS_OF_F32
-        made: Callable[..., Any] = compile_reference(source.text, source.name, entry, digits=digits)
+        made: Callable[..., Any] = compile_reference(
+            source.text, source.name, entry, digits=digits, **options
+        )
         return made
 
     def wide(program: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
@@ -63,6 +66,10 @@ def three_ways(
     def ranged(values: Sequence[Any]) -> list[Any]:
         return wide(with_digits_of_f32(), values)
 
+    def otherwise(number: int) -> Callable[[Sequence[Any]], list[Any]]:
+        made = with_digits_of_f32(numbered=True, order=number % (ORDERS + 1))
+        return functools.partial(wide, functools.partial(made, rounding=number))
+
     @functools.cache
     def reordered(order: int) -> Callable[[Sequence[Any]], list[Any]]:
         made = compile_unfused(source.text, source.name, entry, vectorize=False, order=order)
@@ -72,6 +79,7 @@ def three_ways(
     programs = Programs(
         native(run), native(unfused), exact, arguments, results, exponents, reordered=reordered,
         ranged=None if "f64" in arguments else ranged,
+        otherwise=None if "f64" in arguments else otherwise,
     )  # fmt: skip
     return programs, ""
 

@@ -36,7 +36,8 @@ def ways(target: str) -> tuple[Way, ...]:
     # streams are one where groups of programs that run one after the other keep all threads busy
     joined = f"joined:{workers.count()}"
     knobs = {**KNOBS, "streamed": ";".join(filter(None, [KNOBS.get("streamed", ""), joined]))}
-    return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS),)
+    longer = f"length:{HELD_ROW + 1}"
+    return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS, longer=longer),)
 
 _BUFFERIZE = Step(
     "one-shot-bufferize",
@@ -107,6 +108,7 @@ UNFUSED = (
     Step("copies-to-linalg"),
     Step("convert-linalg-to-loops"),
     Step("reorder-sums"),
+    Step("round-floats"),
     *TO_LLVM,
 )
 
@@ -135,12 +137,15 @@ def compile_tiles(
     Raises:
         LoweringError: something in a kernel or around it has no lowering for a CPU.
     """
-    target = target or host()
-    _keep_arguments(module)
-    run(module, _steps(module, FROM_TILES, target, entry))
-    plan = Plan.from_json(PLAN.of(module.operation))
-    code = _object(module, target, vectorize=False)
-    return Bundle("cpu", plan, code, {**(facts or {}), "machine": target.needs()})
+    chip = target or host()
+
+    def make() -> tuple[Plan, bytes]:
+        _keep_arguments(module)
+        run(module, _steps(module, FROM_TILES, chip, entry))
+        return Plan.from_json(PLAN.of(module.operation)), _object(module, chip, vectorize=False)
+
+    plan, code = common.begun("cpu", str(module), make)
+    return Bundle("cpu", plan, code, {**(facts or {}), "machine": chip.needs()})
 
 
 EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows
@@ -174,9 +179,12 @@ def compile_unfused(
     *,
     vectorize: bool = True,
     order: int = 0,
+    digits: int = 0,
+    numbered: bool = False,
 ) -> Bundle:
     """A function in `linalg` or unfused nests through upstream's loops (changes `module`); run
-    the bundle with `runtime.function.FunctionExecutable`. `order`: of sums (`reorder-sums`)."""
+    the bundle with `runtime.function.FunctionExecutable`. `order`: of sums (`reorder-sums`).
+    `digits`, `numbered`: of floats (`round-floats`)."""
     target = target or host()
     function = _entry(module, entry)
     with module.context, ir.Location.unknown():
@@ -193,10 +201,11 @@ def compile_unfused(
         "results": [
             [str(t.element_type), t.rank] if isinstance(t, ir.RankedTensorType) else [str(t), None]
             for t in results
-        ]
+        ],
+        "numbered": numbered,
     }
     _keep_arguments(module)
-    run(module, _steps(module, UNFUSED, target, None, order))
+    run(module, _steps(module, UNFUSED, target, None, order, digits, numbered))
     return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize), facts)
 
 
@@ -229,12 +238,14 @@ def _argument(kind: Any, k: int) -> Argument:
 
 
 def _steps(
-    module: Any, steps: Sequence[Step], target: CpuTarget, entry: str | None, order: int = 0
+    module: Any, steps: Sequence[Step], target: CpuTarget, entry: str | None, order: int = 0,
+    digits: int = 0, numbered: bool = False,
 ) -> list[Step]:  # fmt: skip
     """The pipeline with what depends on the program, the chip and the request filled in."""
     options: dict[str, dict[str, Any]] = {
         "outline-kernels": {"entry": entry or ""},
         "reorder-sums": {"order": order},
+        "round-floats": {"digits": digits, "numbered": numbered},
         "turn-tiles": {"vector_bits": target.vector_bits},
         "vectorize-tiles": {
             "vector_bits": target.vector_bits, "vector_registers": target.vector_registers,

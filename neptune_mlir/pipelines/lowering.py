@@ -400,8 +400,10 @@ class RaisedProgram:
         if found and self.schedule:
             values = found.knobs
         elif not found and not self.schedule:
-            always = [case.knob for case in lowering.short() if not case.condition]
-            values = ";".join([values, *always])
+            short = lowering.short()
+            always = [case.knob for case in short if not case.condition]
+            long = not always and (short or isinstance(stream_length(lowering.module), int))
+            values = ";".join(filter(None, [values, *always, way.longer if long else ""]))
             if chosen in way.narrow and streams_bytes(lowering.module):
                 values = f"{values};{way.narrow[chosen]}"
         if self.knobs:

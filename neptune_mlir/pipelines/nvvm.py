@@ -137,6 +137,7 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
         gpu.run(module, to_kernels(chip, entry))
         kernels, plan = facts_of(module), gpu.plan_of(module)
         text = to_llvm(module)
+    context = module.context  # what waits below keeps no module alive
     dump = runner.StageDump.from_environment()
 
     def assemble() -> tuple[ptxas.Cubin, dict[str, clock_samples.Sampled]]:
@@ -158,7 +159,7 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
             name: (found.registers, found.spill_stores + found.spill_loads)
             for name, found in cubin.figures.items()
         }
-        with ir.Location.unknown(module.context):
+        with ir.Location.unknown(context):
             infos = gpu.describe(kernels, chip, used)
         alignment = gpu.alignment_of(kernels)
         samples = {name: s.as_json() for name, s in sampled.items()}

@@ -93,7 +93,8 @@ class CudaDriver(Driver):
         attribute="cuDeviceGetAttribute", pointer="cuPointerGetAttribute",
         allocate="cuMemAlloc_v2", copy="cuMemcpyHtoD_v2",
         load="cuModuleLoadData", function="cuModuleGetFunction",
-        capturing="cuStreamIsCapturing", event="cuEventCreate", record="cuEventRecord",
+        capturing="cuStreamIsCapturing", exchange="cuThreadExchangeStreamCaptureMode",
+        event="cuEventCreate", record="cuEventRecord",
         wait="cuStreamWaitEvent", destroy="cuEventDestroy_v2",
     )  # fmt: skip
     multiprocessor_attribute = _MULTIPROCESSORS

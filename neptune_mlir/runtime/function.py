@@ -24,19 +24,22 @@ class FunctionExecutable:
     def __init__(self, bundle: Bundle):
         self.plan = bundle.plan
         self._results = bundle.facts["results"]
+        self._numbered = bool(bundle.facts.get("numbered"))
         self._constants = [
             elements(bundle.data[c.sha256], c.dtype, c.shape) for c in self.plan.constants
         ]
         self._engine, (address,) = load(bundle.code, [f"_mlir_ciface_{self.plan.entry}"])
         self._function = ctypes.CFUNCTYPE(None)(address)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, rounding: int = 0) -> Any:
+        """`rounding`: the number of a way to round, where it was compiled for that."""
         views, scalars = check(self.plan, arguments, view)
         operands: list[Any] = [
             _c_scalar(a.dtype, scalar) if view is None else view.descriptor()
             for a, view, scalar in zip(self.plan.arguments, views, scalars, strict=True)
         ]
         operands += [constant.descriptor() for constant in self._constants]
+        operands += [ctypes.c_int64(rounding)] * self._numbered
         # the results come back as one record of descriptors
         sizes = [3 + 2 * rank if rank is not None else 1 for _, rank in self._results]
         record = (ctypes.c_int64 * sum(sizes))()

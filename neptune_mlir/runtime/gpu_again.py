@@ -57,13 +57,12 @@ _HEAD = _COUNTS + len(_WIDTHS)
 @dataclass(frozen=True)
 class Bound:
     """A checked call: the image, the numbers, all arrays by reference (`memory.WORKSPACE` among
-    them where there is one), and the launches; `fixed`: no better image was asked for."""
+    them where there is one), and the launches."""
 
     image: LoadedImage
     sizes: Sizes
     arrays: Mapping[Place, ArrayView]
     launches: Sequence[PreparedLaunch]
-    fixed: bool = False
 
 
 class CallAgain:
@@ -112,7 +111,7 @@ class CallAgain:
         places = [(kind, number) for kind, number in bound.image.plan.results]
         buffers = bound.image.plan.buffers
         own = all(kind == "buffer" and buffers[number].of is None for kind, number in places)
-        return own and len(set(places)) == len(places) and not bound.fixed and has_compiler()
+        return own and len(set(places)) == len(places) and has_compiler()
 
     def makers(self, orders: Sequence[Sequence[int]]) -> list[Callable[[int | None], Any]]:
         """What makes results, whose dimensions `run` hands out in these orders (others as they

@@ -167,7 +167,7 @@ def run(
                 q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=True
             )
             target = target_of(q.device)
-            kernel = _kernels[key] = compile(program, target=target, on_demand=True)
+            kernel = _kernels[key] = compile(program, target=target)
         arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
         found = kernel(*arguments)
         again.remember(tensors, like, kernel, arguments)
@@ -345,7 +345,6 @@ LIBRARY.define(
 )
 
 
-@torch._disable_dynamo
 def attention_op(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
@@ -361,7 +360,7 @@ def attention_op(
         return _new_result(q, v).copy_(out), lse
 
 
-LIBRARY.impl("attention", attention_op, "CompositeExplicitAutograd")
+LIBRARY.impl("attention", torch._disable_dynamo(attention_op), "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("neptune::attention", lib=LIBRARY)

@@ -85,6 +85,7 @@ _MODULES: dict[str, str] = {
     "copies-to-linalg": "neptune_mlir.transforms.cpu.copies_to_linalg",
     "interchange-reductions": "neptune_mlir.transforms.cpu.interchange_reductions",
     "reorder-sums": "neptune_mlir.transforms.cpu.reorder_sums",
+    "round-floats": "neptune_mlir.transforms.cpu.round_floats",
     "widen-floats": "neptune_mlir.transforms.linalg.widen_floats",
 }
 

@@ -65,16 +65,20 @@ Both are measured against the program in float64. The rule, for every result:
   masks, no rounding moves else). The bound has to hold there. The input has to be like these:
   float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
   last place (up to 4 times).
-  On some of them the unfused program has at least half of the error of the fused one on the input.
-  A row that is 0 because its inputs are equal may be off by what the unfused program makes of other
+  With some of ROUNDINGS other roundings the program as written has, on the input itself, at least
+  half of the error of the fused one. A row that is 0 because its inputs are equal may be off by what the unfused program makes of other
   numbers that are.
+* Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
+  written, with the digits of f32, makes either, depending on how its results are rounded
+  (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
+  fused one may make what the program as written makes with one of ROUNDINGS roundings.
 * A row that float64 does not know either is not compared: one that a change in the last places of
   float64 moves by more than a quarter of an ulp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -207,7 +211,7 @@ class Comparison:
     together: bool = False  # rows near the ends of the range are not compared
     beyond: bool = False  # the product of the arguments is past them: nothing is
     within: float = 1.0  # what part of the bound is asked for
-    part: float = 0.0  # of themselves, by which the arguments of further runs move; 0: a last place
+    step: float = 0.0  # the part of themselves by which the arguments of further runs move
     beside: float | None = None  # the excess on inputs further away, where that decides
     runs: int = 0
     strangers: int = 0  # elements that are NaN or infinite, or finite, where they must not be
@@ -232,7 +236,7 @@ class Comparison:
         self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (),
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
-        moved: Sequence[Any] = (), limit: Any = None,
+        moved: Sequence[Any] = (), limit: Any = None, otherwise: Iterable[Any] = (),
     ) -> None:  # fmt: skip
         """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
         run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
@@ -242,7 +246,8 @@ class Comparison:
         numbers for the infinities and NaNs that sums are made of, where there are any. `hidden`:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
-        have. `limit`: `exact` with very large numbers for infinities, where there are any."""
+        have. `limit`: `exact` with very large numbers for infinities, where there are any.
+        `otherwise`: the program as written with other roundings; asked where nothing else helps."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
         if fused.shape != exact.shape:
@@ -272,7 +277,7 @@ class Comparison:
             for other in others:
                 anything |= (exact != other) & ~(np.isnan(exact) & np.isnan(other))
             self._patterns(
-                fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit
+                fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit, otherwise
             )
             self._errors(fused, unfused, exact, unknown, ranged, ways)
 
@@ -310,7 +315,7 @@ class Comparison:
 
     def _patterns(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array,
-        ranged: Any, ways: Sequence[Any], limit: Any,
+        ranged: Any, ways: Sequence[Any], limit: Any, otherwise: Iterable[Any],
     ) -> None:  # fmt: skip
         of_fused, of_unfused = kinds(fused), kinds(unfused)
         of_exact = kinds(rounded(exact, self.dtype))
@@ -337,7 +342,12 @@ class Comparison:
         for way in ways:  # whether it is a NaN is luck
             right |= (of_exact == 3) & (of_unfused == 3) & np.isfinite(way)
         self.overflows = max(self.overflows, int(left.sum()))
-        self._count(~(right | unknown), fused, unfused)
+        right |= unknown
+        for rounded_so in otherwise:
+            if right.all():
+                break
+            right |= of_fused == kinds(np.asarray(rounded_so))
+        self._count(~right, fused, unfused)
 
     def _garbage(self, unfused: Array, exact: Array, known: Array) -> Array:
         """Elements of rows that the unfused program gets wrong altogether, though it overflows to
@@ -422,7 +432,11 @@ class Comparison:
 
     def _sensitivity(self) -> Array:
         """How far each row moves beside the inputs."""
-        return np.asarray(self._movement() / max(EPSILON[self.dtype], self.part))
+        return np.asarray(self._movement() / max(EPSILON[self.dtype], self.step))
+
+    def _slope(self) -> Array:
+        """The same, for each part of themselves by which inputs move."""
+        return np.asarray(self._movement() / (self.step or EPSILON[self.dtype]))
 
     def _nothing(self, size: Array) -> Array:
         """Rows of this size that are 0 because inputs are equal, or the rounding of that."""
@@ -494,34 +508,37 @@ class Comparison:
             return by_row
         return np.where(self._without_digits(), 0.0, by_row)
 
-    def further(self, away: Comparison, near: Comparison) -> float | None:
+    def further(
+        self, away: Comparison, near: Comparison, turned: Comparison | None
+    ) -> float | None:
         """The excess on inputs further `away`, of the rows that are over the bound here; None where
         those say nothing of this input (see above, roundings that stay).
 
         Args:
             near: inputs that moved in the same way, by a last place.
+            turned: this input, the program as written with other roundings; None where there are
+                none (f64), and its errors on the other inputs count.
         """
         over = self._judged_rows() > self.within * self.bound
         if away.strangers or not over.any():
             return None
         size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
-        here, there = near._sensitivity(), away._sensitivity()
+        here, there = near._slope(), away._slope()
         alike = away._movement() <= NO_DIGITS * size
         alike &= (here <= ALIKE * there) & (there <= ALIKE * here)
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)
         bound = np.maximum(away.bound, np.where(times > TIMES, times * unfused, 0.0))
-        seen = self.bound_of(0.0) + times * away._in_ulps(away._unfused).max(0, initial=0.0)
-        error = self._by_row(self._fused)
+        most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
+        slack = self.bound_of(0.0) * EPSILON[self.dtype] * self._sizes[0]
         if self._made is not None:  # zeros: in what the program as written makes of others
             zeros = self._nothing(norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs))
             zeros &= self._nothing(size)
             alike |= zeros
-            most = np.asarray(away._unfused).max(0, initial=0.0)
-            off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
-            error, seen = np.where(zeros, off, error), np.where(zeros, TIMES * most, seen)
             bound = np.where(zeros, TIMES * unfused, bound)
-        if not (alike & (error <= seen))[over].all():
+            times = np.where(zeros, TIMES, times)
+        off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
+        if not (alike & (off <= times * most + slack))[over].all():
             return None
         return float(np.max(fused[over] / np.maximum(bound[over], SMALLEST["f64"])))
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ CLOSE = {64: 8.0, 256: 1.3, 1024: 1.15}
 # Runs whose inputs move by parts of themselves, where a last place moves no rounding.
 FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
+ROUNDINGS = 64
 VERY_LARGE = 1e150  # has a square in f64
 FAR = 2.0**20  # an input is scaled where all that it holds is this far from 1
 
@@ -56,6 +57,8 @@ class Programs:
     within: float = 1.0  # what part of the bound is asked for
     # of each result the least type that it is rounded to on the way; its own where this is empty
     rounded: tuple[str, ...] = ()
+    # `ranged` by the number of another rounding, from 1
+    otherwise: Callable[[int], Run] | None = None
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
@@ -64,8 +67,9 @@ class Programs:
 
     def comparisons(self, part: float = 0.0) -> list[Comparison]:
         """One for each result, with nothing compared yet, of inputs that move by a part."""
+        step = max([part, *(EPSILON[d] for d in self.arguments if d in EPSILON)])
         pairs = zip(self.results, self.rounded or self.results, strict=True)
-        return [Comparison(d, rounded_to(d, t), within=self.within, part=part) for d, t in pairs]
+        return [Comparison(d, rounded_to(d, t), within=self.within, step=step) for d, t in pairs]
 
     @property
     def roles(self) -> list[str]:
@@ -160,6 +164,8 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     found = _judged(programs, arguments, seed, False)
     if programs.ranged is not None and not all(c.ok for c in found):
         found = _judged(programs, arguments, seed, True)
+    if programs.otherwise is not None and any(c.strangers for c in found):
+        found = _judged(programs, arguments, seed, True, True, True)
     if not all(c.ok or c.strangers for c in found):
         _look_further(programs, arguments, seed, found)
     return found
@@ -171,15 +177,29 @@ def _look_further(
     """Inputs that move by more than a last place decide where one that does moves no rounding."""
     generator = np.random.default_rng(seed)
     alike = partial(_changed, moved_alike, programs)
+    turned = _turned(programs, arguments)
     for move in (programs.jittered, alike):
         near = _moved(programs, arguments, generator, move, 0.0)
         for part in PARTS:
             away = _moved(programs, arguments, generator, move, part)
-            for comparison, beside, further in zip(found, near, away, strict=True):
+            for comparison, beside, further, other in zip(found, near, away, turned, strict=True):
                 if not comparison.ok:
-                    comparison.beside = comparison.further(further, beside)
+                    comparison.beside = comparison.further(further, beside, other)
             if all(c.ok or c.strangers for c in found):
                 return
+
+
+def _turned(programs: Programs, arguments: Sequence[Any]) -> Sequence[Comparison | None]:
+    """The results beside the program as written with other roundings."""
+    found = programs.comparisons()
+    if programs.otherwise is None:
+        return [None] * len(found)
+    fused, exact = programs.fused(arguments), programs.exact(arguments)
+    for number in range(1, ROUNDINGS + 1):
+        written = programs.otherwise(number)(arguments)
+        for comparison, *results in zip(found, fused, written, exact, strict=True):
+            comparison.add(*results)
+    return found
 
 
 def _moved(
@@ -198,12 +218,14 @@ def _moved(
 
 
 def _judged(
-    programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool, odd: bool = False
-) -> list[Comparison]:
+    programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool, odd: bool = False,
+    otherwise: bool = False,
+) -> list[Comparison]:  # fmt: skip
     """`doubt`: whether the range of its types may be what the unfused program lacks. `odd`: whether
-    an infinity or a NaN is where it must not be, in the first run or in a further one."""
+    an infinity or a NaN is where it must not be, in the first run or in a further one. `otherwise`:
+    whether it may be there if the program as written has it with another rounding."""
     found = programs.comparisons()
-    beyond = _run(programs, arguments, found)
+    beyond = _run(programs, arguments, found, otherwise=otherwise)
     if all(c.ok for c in found):
         return found
     # From here on it costs more: does float64 know, and is it luck?
@@ -224,7 +246,10 @@ def _judged(
     shifted = [programs.jittered(arguments, generator) for _ in range(AGAIN * odd)]
     programs.prepare(shifted, [programs.exact])
     known = [programs.exact(a) for a in shifted]
-    _run(programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt, shifted=known)
+    _run(
+        programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt, shifted=known,
+        otherwise=otherwise,
+    )  # fmt: skip
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, *CLOSE):
@@ -239,7 +264,9 @@ def _judged(
         _prepare_orders(programs, more, first)
         _prepare_range(programs, more, [*beyond, *[programs.ranged] * doubt])
         for k, changed in enumerate(more, first):
-            _run(programs, changed, found, hidden=hidden, order=k, doubt=doubt)
+            _run(
+                programs, changed, found, hidden=hidden, order=k, doubt=doubt, otherwise=otherwise
+            )
     if not odd and any(c.strangers for c in found):  # is it so in the unfused program, too?
         return _judged(programs, arguments, seed, doubt, True)
     return found
@@ -273,7 +300,7 @@ def _run(
     programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
     jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, order: int = 0,
-    doubt: bool = False, shifted: Sequence[Sequence[Any]] = (),
+    doubt: bool = False, shifted: Sequence[Sequence[Any]] = (), otherwise: bool = False,
 ) -> list[Run]:  # fmt: skip
     """Compare the results of one run; which programs were asked beyond those that always are."""
     three = programs.fused, programs.unfused_in(order), programs.exact
@@ -295,8 +322,16 @@ def _run(
             fused, unfused, exact, of_near, of_unequal, of_replaced, of_jitters,
             False if hidden is None else hidden[k], ranged and ranged[k], [w[k] for w in ways],
             [np.asarray(values[k]) for values in shifted], limit and limit[k],
+            _rounded_otherwise(programs, arguments, k) if otherwise else (),
         )  # fmt: skip
     return asked
+
+
+def _rounded_otherwise(programs: Programs, arguments: Sequence[Any], k: int) -> Iterator[Any]:
+    """A result of the program as written with other roundings."""
+    if programs.otherwise is not None:
+        for number in range(1, ROUNDINGS + 1):
+            yield programs.otherwise(number)(arguments)[k]
 
 
 def _beyond_range(

@@ -40,7 +40,6 @@ from neptune_mlir.analysis.tiles import (
     chooses_scalars,
     element_bytes,
     element_of,
-    extent_multiple,
     foralls,
     is_added,
     is_inside,
@@ -50,6 +49,7 @@ from neptune_mlir.analysis.tiles import (
     owner,
     read_contraction,
     read_generic,
+    row_distance,
     shape_of,
     tuned,
 )
@@ -225,7 +225,7 @@ class Load:
     @property
     def bytes(self) -> int:
         *rows, columns = self.window.shape
-        whole = extent_multiple(self.window.tensor, -1)
+        whole = row_distance(self.window.tensor)
         size = element_bytes(element_of(self.value))
         return tile_bytes(math.prod(rows), columns, panel_of(columns, whole, size), size)
 
@@ -365,7 +365,7 @@ def _check_load(load: Load, forall: Any) -> None:
         _check_pages(window)
     if not 1 <= len(shape) <= 2 or tensor.rank > 2 + len(shape) or window.dims[-1] != inner:
         raise Unshared("TMA needs a box whose last dimension is contiguous in its tensor")
-    whole = extent_multiple(window.tensor, inner)
+    whole = row_distance(window.tensor)
     aligned = tensor.is_dynamic_dim(inner) and tuned(forall, "boxes", 0) > 1
     if tensor.is_dynamic_dim(inner) and whole % chunk and not aligned:
         raise Unshared(
@@ -383,7 +383,7 @@ def _check_load(load: Load, forall: Any) -> None:
         raise Unshared(f"a load of {shape[0]} rows; tiles have a multiple of 8, 256 at most")
     for k, valid in enumerate(window.valid):
         if k == 0 and len(shape) == 2 and ends_early(window, forall):
-            if panel_of(shape[-1], tensor.shape[inner], size) < of_size(PANEL, size):
+            if panel_of(shape[-1], whole, size) < of_size(PANEL, size):
                 raise Unshared("a tile of narrow panels that ends before its tensor does")
             continue  # it comes in pieces
         if valid is not None and not window_ends(window, k, forall):

@@ -5,10 +5,6 @@ Constants keep the values that they have in the program's types: the smallest f3
 number and 0.1 stays the f32 next to it, so both programs compute the same formula. (Those that are
 arguments keep their types too, and are converted inside.) Conversions between floats vanish.
 Integers and conditions stay as they are.
-
-With `digits=24` every result is rounded to so many bits, and only the range is that of f64: the
-errors of an f32 program where an f32 program overflows. Rounding is two products and two
-differences (Veltkamp): with c = (2^29 + 1) x, c - (c - x).
 """
 
 from __future__ import annotations
@@ -22,12 +18,11 @@ from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.transforms.registry import register
 
 _CONVERSIONS = ("arith.extf", "arith.truncf")
-_EXACT = ("arith.negf", "arith.select", "arith.constant", "math.absf", "math.copysign")
 _BITS = ("arith.bitcast", "tensor.bitcast")
 
 
 @register("widen-floats", "compute in f64 whatever a program computes in narrower floats")
-def widen_floats(module: Any, *, digits: int = 0) -> None:
+def widen_floats(module: Any) -> None:
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -37,31 +32,7 @@ def widen_floats(module: Any, *, digits: int = 0) -> None:
     module.operation.walk(visit)
     for op in found:
         _widen(op)
-    if digits:
-        _round_all(module, digits)
     module.operation.verify()
-
-
-def _round_all(module: Any, digits: int) -> None:
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name.split(".")[0] in ("arith", "math") and op.name not in _EXACT:
-            found.extend(r for r in op.results if isinstance(r.type, ir.F64Type))
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for value in found:
-        with ir.InsertionPoint.after(value.owner), value.owner.location:
-            factor = arith.constant(value.type, float(2 ** (53 - digits) + 1))
-            high = arith.mulf(value, factor)
-            rest = arith.subf(high, value)
-            rounded = arith.subf(high, rest)
-            # what overflows on the way stays as it is
-            number = arith.cmpf(arith.CmpFPredicate.ORD, rounded, rounded)
-            kept = arith.select(number, rounded, value)
-        ours = {v.owner.operation for v in (high, rest, kept)}
-        value.replace_all_uses_except(kept, [op for op in ours])
 
 
 def wide(kind: Any) -> Any:

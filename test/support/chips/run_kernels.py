@@ -31,8 +31,21 @@ from support.chips.simt_parts import Launch, Maps
 NOT_A_MAP = 1 << 30
 
 
+class Rows(tuple[int, ...]):
+    """The shape of an array whose rows begin at multiples of `pitch` elements."""
+
+    pitch = 1
+
+
+def in_memory(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what an array takes."""
+    pitch = getattr(shape, "pitch", 1)
+    return (*shape[:-1], -(-shape[-1] // pitch) * pitch) if shape else shape
+
+
 def strides(shape: tuple[int, ...]) -> list[int]:
-    return [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
+    whole = in_memory(shape)
+    return [int(np.prod(whole[d + 1 :])) for d in range(len(shape))]
 
 
 class Simulated:
@@ -146,7 +159,10 @@ class Simulated:
             if buffer.of is not None:  # the same memory under another shape
                 addresses["buffer", k] = (addresses[tuple(buffer.of)][0], shape)
                 continue
-            poison = np.full(int(np.prod(shape)) * simt.SIZES[buffer.dtype], 0xFF, np.uint8)
+            shape = Rows(shape)
+            shape.pitch = buffer.pitch
+            size = int(np.prod(in_memory(shape))) * simt.SIZES[buffer.dtype]
+            poison = np.full(size, 0xFF, np.uint8)
             addresses["buffer", k] = (memory.put(poison), shape)
         kernels = self.kernels()
         for launch in self.plan.launches:

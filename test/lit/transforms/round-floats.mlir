@@ -1,0 +1,41 @@
+// RUN: neptune-opt %s --round-floats=digits=24 | filecheck %s
+// RUN: neptune-opt %s --round-floats=digits=24,numbered=true | filecheck %s --check-prefix=NUMBER
+// RUN: neptune-opt %s --round-floats | filecheck %s --check-prefix=NONE
+
+// What is computed is rounded, sums too; choices are not.
+// CHECK-LABEL: func.func @f(%{{.*}}: f64, %{{.*}}: f64, %{{.*}}: i1, %{{.*}}: memref<f64>) {
+// CHECK: %[[SCALED:.*]] = arith.mulf
+// CHECK: %[[HIGH:.*]] = arith.mulf %[[SCALED]], %{{.*}} : f64
+// CHECK-NEXT: %[[REST:.*]] = arith.subf %[[HIGH]], %[[SCALED]] : f64
+// CHECK-NEXT: %[[ROUNDED:.*]] = arith.subf %[[HIGH]], %[[REST]] : f64
+// CHECK-NEXT: %[[NUMBER:.*]] = arith.cmpf ord, %[[ROUNDED]], %[[ROUNDED]] : f64
+// CHECK-NEXT: %[[KEPT:.*]] = arith.select %[[NUMBER]], %[[ROUNDED]], %[[SCALED]] : f64
+// CHECK: %[[SHOWN:.*]] = arith.select %{{.*}}, %[[KEPT]], %{{.*}} : f64
+// CHECK: %[[SUM:.*]] = arith.addf %[[SHOWN]], %{{.*}} : f64
+// CHECK: arith.mulf %[[SUM]]
+
+// The number of a rounding is the last argument; the mark of the lower neighbour decides.
+// NUMBER-LABEL: func.func @f(%{{.*}}: f64, %{{.*}}: f64, %{{.*}}: i1, %{{.*}}: memref<f64>, %[[K:.*]]: i64) {
+// NUMBER: %[[SCALED:.*]] = arith.mulf
+// NUMBER: %[[BITS:.*]] = arith.bitcast %[[SCALED]] : f64 to i64
+// NUMBER: %[[FURTHER:.*]] = arith.andi %[[BITS]]
+// NUMBER: %[[DOWN:.*]] = arith.xori %[[BITS]], %[[FURTHER]]
+// NUMBER: %[[OF:.*]] = arith.muli %[[K]]
+// NUMBER: arith.xori %[[DOWN]], %[[OF]]
+// NUMBER: %[[UP:.*]] = arith.cmpi ugt, %[[FURTHER]]
+// NUMBER: %[[ROUNDED:.*]] = arith.bitcast %{{.*}} : i64 to f64
+// NUMBER: arith.select %{{.*}}, %[[ROUNDED]], %{{.*}} : f64
+
+// NONE-LABEL: func.func @f
+// NONE-NEXT: arith.mulf
+// NONE-NEXT: arith.select
+// NONE-NEXT: memref.load
+// NONE-NEXT: arith.addf
+func.func @f(%x: f64, %s: f64, %c: i1, %m: memref<f64>) {
+  %scaled = arith.mulf %x, %s : f64
+  %shown = arith.select %c, %scaled, %s : f64
+  %total = memref.load %m[] : memref<f64>
+  %sum = arith.addf %shown, %total : f64
+  memref.store %sum, %m[] : memref<f64>
+  return
+}
