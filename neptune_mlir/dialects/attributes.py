@@ -129,6 +129,7 @@ AXIS_NAMES = Attribute(
     readers=("dialects.nests",),
 )  # fmt: skip
 _HOLD = "transforms.hopper.hold_references"
+_PIPELINE = "transforms.hopper.pipeline_loops"
 FREE = Mark(
     "free", MARK, "neptune.accumulate, its tile op",
     "no result depends on its value: any reference will do",
@@ -421,11 +422,11 @@ LAYOUTS = Attribute(
     'the layout of each result; "" for a scalar',
     writers=(
         "transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling",
-        "transforms.hopper.pipeline_loops",
+        _PIPELINE,
     ),
     readers=(
         "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
-        "transforms.hopper.pipeline_loops",
+        _PIPELINE,
     ),
 )  # fmt: skip
 INSTRUCTION = Attribute(
@@ -476,12 +477,9 @@ KEEPS = Mark(
 MEASURED = Attribute(
     "measured", TEXT, "weights and factors of an online softmax",
     'how references are looked for: "rows", "warp", "differences", "small" or "back"',
-    writers=(
-        "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling",
-        "transforms.hopper.pipeline_loops",
-    ),
+    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
-        "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured",
+        "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured", _PIPELINE,
         "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling",
     ),
 )  # fmt: skip
@@ -489,7 +487,7 @@ REFERENCES = Attribute(
     "references", NUMBERS, "weights and factors of an online softmax",
     "the operands that are references",
     writers=("transforms.gpu.keep_references",),
-    readers=("codegen.gpu.measured", "transforms.hopper.pipeline_loops"),
+    readers=("codegen.gpu.measured", _PIPELINE),
 )  # fmt: skip
 AGAIN = Mark(
     "again", MARK, "a matmul",
@@ -542,7 +540,7 @@ TURNS = Mark(
     "turns", MARK, "scf.forall",
     "consumers start their matmuls one after another (ping-pong)",
     writers=("transforms.hopper.specialize_warps",),
-    readers=("codegen.nvidia.specialized", "transforms.hopper.pipeline_loops"),
+    readers=("codegen.nvidia.specialized", _PIPELINE),
 )  # fmt: skip
 RESIDENT = Mark(
     "resident", MARK, "scf.forall",
@@ -564,7 +562,7 @@ STAGE = Attribute(
     "how many iterations late it runs",
     writers=("transforms.hopper.schedule_loops",),
     readers=(
-        "transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops",
+        _PIPELINE, "transforms.hopper.schedule_loops",
         "transforms.hopper.tile_readers",
     ),
 )  # fmt: skip
@@ -573,7 +571,7 @@ ORDER = Attribute(
     "its place in the steady state",
     writers=("transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
     readers=(
-        "transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops",
+        _PIPELINE, "transforms.hopper.schedule_loops",
         "transforms.hopper.tile_readers",
     ),
 )  # fmt: skip
@@ -596,6 +594,6 @@ RUNS_ON = Mark(
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",
     "it may be skipped where all factors are 1",
-    writers=(_HOLD, "transforms.hopper.pipeline_loops"),
+    writers=(_HOLD, _PIPELINE),
     readers=("codegen.nvidia.specialized",),
 )  # fmt: skip

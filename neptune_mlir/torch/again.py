@@ -23,8 +23,6 @@ Results = tuple[torch.Tensor, torch.Tensor | None]
 _Guards: Any = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 
 
-
-
 def _never(*tensors: torch.Tensor) -> bool:
     return False
 

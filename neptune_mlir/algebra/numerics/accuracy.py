@@ -66,8 +66,8 @@ Both are measured against the program in float64. The rule, for every result:
   float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
   last place (up to 4 times).
   With some of ROUNDINGS other roundings the program as written has, on the input itself, at least
-  half of the error of the fused one. A row that is 0 because its inputs are equal may be off by what the unfused program makes of other
-  numbers that are.
+  half of the error of the fused one. A row that is 0 because its inputs are equal may be off by
+  what the unfused program makes of other numbers that are.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import is_access, lookups
@@ -101,7 +102,7 @@ def shown(program: NestProgram) -> set[str]:
     return found
 
 
-def _root(program: NestProgram, op: ir.Operation) -> str:
+def _root(program: NestProgram, op: Any) -> str:
     """What a reshape of reshapes shows."""
     source = op.operands[0]
     while (made := defining_op(source)) is not None and made.name in (_EXPAND, _COLLAPSE):
@@ -114,12 +115,12 @@ def _counts(body: Term) -> bool:
     return bool(T.axes_of(T.substitute(body, {r: T.const(0, r.dtype) for r in T.reads(body)})))
 
 
-def _reshape(program: NestProgram, read: Term) -> ir.Operation | None:
+def _reshape(program: NestProgram, read: Term) -> Any:
     op = defining_op(program.values[read.attr])
     return op if op is not None and op.name in (_EXPAND, _COLLAPSE) else None
 
 
-def _positions(op: ir.Operation, args: Sequence[Term]) -> list[Term] | None:
+def _positions(op: Any, args: Sequence[Term]) -> list[Term] | None:
     """Where in its source an element of a reshape lies; None where extents are not known."""
     expands = op.name == _EXPAND
     wide = op.results[0] if expands else op.operands[0]
@@ -143,20 +144,20 @@ def _positions(op: ir.Operation, args: Sequence[Term]) -> list[Term] | None:
 
 
 @dataclass(frozen=True)
-class _Sum:
+class _Linear:
     """A position as a sum: how often it has each axis, or digit of one, and a number."""
 
     times: Mapping[Term, int] = field(default_factory=dict)
     constant: int = 0
 
-    def plus(self, other: _Sum) -> _Sum:
+    def plus(self, other: _Linear) -> _Linear:
         times = dict(self.times)
         for atom, n in other.times.items():
             times[atom] = times.get(atom, 0) + n
-        return _Sum(times, self.constant + other.constant)
+        return _Linear(times, self.constant + other.constant)
 
-    def scaled(self, n: int) -> _Sum:
-        return _Sum({a: n * m for a, m in self.times.items()}, n * self.constant)
+    def scaled(self, n: int) -> _Linear:
+        return _Linear({a: n * m for a, m in self.times.items()}, n * self.constant)
 
 
 def _simplified(position: Term, extents: Mapping[int, int]) -> Term:
@@ -185,11 +186,11 @@ def _joined(times: Mapping[Term, int]) -> dict[Term, int]:
     return joined
 
 
-def _sum(t: Term, extents: Mapping[int, int]) -> _Sum | None:
+def _sum(t: Term, extents: Mapping[int, int]) -> _Linear | None:
     if t.is_const:
-        return _Sum(constant=int(t.value))
+        return _Linear(constant=int(t.value))
     if t.op == "index":
-        return _Sum({t: 1})
+        return _Linear({t: 1})
     if t.op == "add":
         parts = [_sum(a, extents) for a in t.args]
         return parts[0].plus(parts[1]) if parts[0] and parts[1] else None
@@ -198,14 +199,14 @@ def _sum(t: Term, extents: Mapping[int, int]) -> _Sum | None:
     of, c = _sum(t.args[0], extents), int(t.args[1].value)
     if of is None or c < 1:
         return None
-    of = _Sum(_joined(of.times), of.constant)
+    of = _Linear(_joined(of.times), of.constant)
     return of.scaled(c) if t.op == "mul" else _digit(of, t.op, c, extents)
 
 
-def _digit(of: _Sum, op: str, c: int, extents: Mapping[int, int]) -> _Sum | None:
+def _digit(of: _Linear, op: str, c: int, extents: Mapping[int, int]) -> _Linear | None:
     """A sum divided by c, or its remainder: its multiples of c, and what is under c."""
-    whole = _Sum({a: n // c for a, n in of.times.items() if n % c == 0}, of.constant // c)
-    rest = _Sum({a: n for a, n in of.times.items() if n % c}, of.constant % c)
+    whole = _Linear({a: n // c for a, n in of.times.items() if n % c == 0}, of.constant // c)
+    rest = _Linear({a: n for a, n in of.times.items() if n % c}, of.constant % c)
     most = _most(rest, extents)
     if most is not None and most < c:
         return whole if op == "floordiv" else rest
@@ -217,10 +218,10 @@ def _digit(of: _Sum, op: str, c: int, extents: Mapping[int, int]) -> _Sum | None
     elif atom.op == "rem":
         return None
     digit = T.make(op, atom, T.const(c, "index"))
-    return _Sum({digit: 1}, whole.constant if op == "floordiv" else 0)
+    return _Linear({digit: 1}, whole.constant if op == "floordiv" else 0)
 
 
-def _most(of: _Sum, extents: Mapping[int, int]) -> int | None:
+def _most(of: _Linear, extents: Mapping[int, int]) -> int | None:
     """The greatest value of a sum of positions, if known."""
     total = of.constant
     for atom, n in of.times.items():

@@ -108,8 +108,7 @@ from neptune_mlir.transforms.schedule.tile_cuts import (
 from neptune_mlir.transforms.schedule.tile_room import Room, fitting_sizes, narrow_axes, overfull
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
-WHOLE_REDUCED = 512
-WHOLE_COLUMN = 512
+WHOLE_REDUCED = WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
