@@ -420,10 +420,7 @@ LAYOUT = Attribute(
 LAYOUTS = Attribute(
     "layout", TEXTS, "scf.for, scf.if",
     'the layout of each result; "" for a scalar',
-    writers=(
-        "transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling",
-        _PIPELINE,
-    ),
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
         "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
         _PIPELINE,
