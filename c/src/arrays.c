@@ -38,6 +38,15 @@ void np_contiguous(int32_t rank, const int64_t *shape, int64_t *strides) {
   }
 }
 
+int64_t np_pitched(int32_t rank, const int64_t *shape, int64_t pitch, int64_t *strides) {
+  int64_t whole[NEPTUNE_MAX_RANK];
+  memcpy(whole, shape, (size_t)rank * sizeof *shape);
+  if (rank)
+    whole[rank - 1] = (whole[rank - 1] + pitch - 1) / pitch * pitch;
+  np_contiguous(rank, whole, strides);
+  return np_elements(rank, whole);
+}
+
 bool np_is_contiguous(const np_view *view) {
   int64_t strides[NEPTUNE_MAX_RANK];
   np_contiguous(view->rank, view->shape, strides);

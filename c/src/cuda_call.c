@@ -169,10 +169,10 @@ static neptune_status find_sizes(call *c) {
       return status;
     view->dtype = b->dtype;
     view->rank = b->rank;
-    np_contiguous(view->rank, view->shape, view->strides);
+    int64_t elements = np_pitched(view->rank, view->shape, b->pitch, view->strides);
     if (b->of.kind != NP_NOWHERE || is_result(plan, k))
       continue;
-    size_t size = (size_t)np_elements(view->rank, view->shape) * np_size_of(b->dtype);
+    size_t size = (size_t)elements * np_size_of(b->dtype);
     view->data = (char *)(uintptr_t)c->workspace;
     c->workspace += (size + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
   }

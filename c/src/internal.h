@@ -80,6 +80,7 @@ typedef struct np_buffer {
   int32_t rank;
   const np_json *shape; /* expressions */
   np_place of;
+  int64_t pitch; /* elements; rows begin at multiples of it */
 } np_buffer;
 
 typedef struct np_constant {
@@ -152,6 +153,8 @@ neptune_status np_result_of(const np_given *given, size_t number, neptune_result
 size_t np_size_of(const char *dtype); /* bytes of an element; 0: no type that is known */
 int64_t np_elements(int32_t rank, const int64_t *shape); /* -1: too many */
 void np_contiguous(int32_t rank, const int64_t *shape, int64_t *strides);
+/* The strides of rows that begin at multiples of `pitch` elements; how many elements that takes. */
+int64_t np_pitched(int32_t rank, const int64_t *shape, int64_t pitch, int64_t *strides);
 bool np_is_contiguous(const np_view *view);
 /* The first and past the last byte that an array touches. */
 void np_span(const np_view *view, char **low, char **high);

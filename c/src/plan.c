@@ -68,6 +68,10 @@ static neptune_status read_buffers(const np_json *list, np_plan *plan) {
       return wrong("a buffer without its type or shape");
     b->rank = (int32_t)b->shape->count;
     b->of = (np_place){NP_NOWHERE, 0};
+    const np_json *pitch = np_get(&list->items[k], "pitch");
+    if (pitch && (pitch->kind != NP_INT || pitch->integer < 1 || pitch->integer > 128))
+      return wrong("a buffer whose rows begin nowhere");
+    b->pitch = pitch ? pitch->integer : 1;
     if (of && of->kind != NP_NULL) {
       b->of = np_place_of(plan, of);
       if (b->of.kind == NP_NOWHERE || (b->of.kind == NP_BUFFER && b->of.number >= k))

@@ -17,14 +17,11 @@ import numpy as np
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.numerics.accuracy import LARGEST, rounded
+from neptune_mlir.algebra.numerics.rounding import nearest, otherwise
 from neptune_mlir.algebra.operators import OPERATORS
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
 Array = np.ndarray
-
-
-# factors of a hash, which says how to round: odd, with bits of both kinds anywhere
-MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
 @dataclass(frozen=True)
@@ -116,27 +113,9 @@ def _value(
 
 def with_digits(value: Array, domain: Domain) -> Array:
     """The nearest numbers of as few bits as the domain has, or one of their neighbours."""
-    digits = domain.digits
     if domain.rounding is not None:
-        return _otherwise(value, digits, domain.rounding)
-    fraction, exponent = np.frexp(value)
-    return np.ldexp(np.rint(np.ldexp(fraction, digits)), exponent - digits)
-
-
-def _otherwise(value: Array, digits: int, numbers: Array) -> Array:
-    """Up where a number is further up than a mark that its neighbours have, and down where it is
-    not: what the pass `round-floats` does."""
-    more = np.uint64(53 - digits)
-    bits = np.asarray(value, np.float64).view(np.uint64)
-    further = bits & ((np.uint64(1) << more) - np.uint64(1))
-    down = bits ^ further
-    mark = down ^ (numbers.astype(np.uint64) * MIX[0]).reshape(-1, *[1] * (bits.ndim - 1))
-    for factor in MIX:
-        mark = mark * factor
-        mark = mark ^ (mark >> np.uint64(32))
-    mark = (mark * MIX[0]) >> (np.uint64(64) - more)
-    found = down + ((further > mark).astype(np.uint64) << more)
-    return np.asarray(found.view(np.float64))
+        return otherwise(value, domain.digits, domain.rounding)
+    return nearest(value, domain.digits)
 
 
 def _read(domain: Domain, key: Any, places: list[Array], clipped: bool) -> Array:

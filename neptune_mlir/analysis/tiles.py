@@ -14,6 +14,7 @@ from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
 from neptune_mlir.dialects.op_names import ADD_SLICE, PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.targets.warp_groups import PANEL, of_size
 
 
 def foralls(module: Any) -> list[Any]:
@@ -245,6 +246,16 @@ def extent_multiple(tensor: Any, dim: int) -> int:
         first = len(made.operands) - len(made.results)
         return extent_multiple(made.operands[first + list(made.results).index(tensor)], dim)
     return 1
+
+
+def row_distance(tensor: Any) -> int:
+    """What the distance between rows of a tensor in memory is certainly a multiple of, in
+    elements. (What a kernel makes may be `pitched`: its rows begin at multiples of 128 bytes.)"""
+    made, known = owner(tensor), extent_multiple(tensor, -1)
+    if made is None or made.name != "scf.forall" or not tuned(made, "pitched", 0):
+        return known
+    unit = of_size(PANEL, element_bytes(element_of(tensor)))
+    return -(-known // unit) * unit
 
 
 def _assumed(argument: Any, dim: int) -> int:
@@ -515,13 +526,24 @@ def _multiplies_and_adds(g: Generic) -> bool:
 
 
 def unrounded(value: Any) -> Any:
-    """The value that a factor takes, before it was widened (and perhaps rounded before that)."""
-    for name in ("arith.extf", "arith.truncf"):
+    """The value that a factor takes, before it was widened (and perhaps rounded before that, or
+    taken for a float of 8 bits)."""
+    for names in (("arith.extf",), ("arith.truncf", "arith.bitcast")):
         op = owner(value)
-        if op is None or op.name != name:
+        if op is None or op.name not in names:
             return value
         value = op.operands[0]
     return value
+
+
+def factor_type(g: Generic, k: int) -> str:
+    """The type that input k of a contraction is multiplied in; of bytes that `float8-bits` left as
+    floats of 8 bits that."""
+    for use in g.block.arguments[k].uses:
+        op = use.owner.operation
+        if op.name == "arith.bitcast":
+            return str(op.results[0].type)
+    return element_of(g.inputs[k])
 
 
 def rounding_of(g: Generic, k: int) -> str | None:

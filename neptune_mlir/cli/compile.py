@@ -88,7 +88,10 @@ def _compile(options: argparse.Namespace) -> int:
                 raise UsageError(f"--emit {options.emit} has no bytecode", hint=f"one of {levels}")
             return _write(options.output, to_bytecode(text))
         return _write(options.output, _line(text))
-    kernel = compile(source, options.target, options.schedule, entry=options.entry, knobs=knobs)
+    kernel = compile(
+        source, options.target, options.schedule, entry=options.entry, knobs=knobs,
+        on_demand=False,
+    )  # fmt: skip
     print(*kernel.facts.get("remarks", ()), sep="\n", file=sys.stderr)
     default = "program.bundle" if options.input == "-" else f"{Path(options.input).stem}.bundle"
     return _write(options.output or default, kernel.bundle.to_bytes())

@@ -25,7 +25,7 @@ def measure(kernel: Any, source: Any, knobs: str, arguments: Sequence[Any]) -> d
 
     roof = machine.roof()
     module, _ = lower_text(source.text, source.name, "cpu", kernel.schedule, "fused", knobs)
-    plan = kernel.bundle.plan
+    plan = kernel.plan
     shapes = [np.shape(a) if isinstance(a, np.ndarray) else None for a in arguments]
     costs = kernel_costs(module, source.text, plan.entry, shapes, workers.count())
     times = kernel.launch_times(*arguments)

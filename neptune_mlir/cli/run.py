@@ -69,11 +69,9 @@ def execute(options: argparse.Namespace) -> int:
     source = read_source(options.input)
     target = "cpu" if options.target == "auto" else options.target
     started = time.perf_counter()
-    kernel = compile(
-        source, target, options.schedule, entry=options.entry, knobs=knobs_of(options)
-    )
+    kernel = compile(source, target, options.schedule, entry=options.entry, knobs=knobs_of(options))
     compile_s = time.perf_counter() - started
-    plan = kernel.bundle.plan
+    plan = kernel.plan
     if options.inputs:
         arguments = load_inputs(options.inputs, plan.arguments)
     else:
@@ -113,11 +111,20 @@ def execute(options: argparse.Namespace) -> int:
         given = bool(options.inputs)
         passed = check(
             source, options.entry, run, plan, arguments, report,
+            lambda: _unfused(source, target, options.entry),
             hostile=options.check == HOSTILE, sizes_given=given, seed=options.seed,
         )  # fmt: skip
     if options.json:
         print(json.dumps(report))
     return 0 if passed else 1
+
+
+def _unfused(source: Any, target: str, entry: str | None) -> Callable[..., Any]:
+    """The program by the schedule that fuses nothing, as a function of host arrays."""
+    from neptune_mlir.driver.kernel import compile
+
+    kernel = compile(source, target, "unfused", entry=entry)
+    return kernel if target == "cpu" else on_gpu(kernel)
 
 
 def _check_bounds(kernel: Any, arguments: Sequence[Any]) -> None:
@@ -138,7 +145,7 @@ def on_gpu(kernel: Any) -> Callable[..., Any]:
         ToolError: there is no GPU for it, or no torch that can use the GPU.
     """
     torch = _torch_for(kernel)
-    dtypes = [argument.dtype for argument in kernel.bundle.plan.arguments]
+    dtypes = [argument.dtype for argument in kernel.plan.arguments]
     # by position: an argument that stays is moved once, so that timing sees the kernel
     resident: dict[int, tuple[Any, Any]] = {}
 

@@ -54,8 +54,8 @@ CHIP = Attribute(
     writers=("pipelines.lowering",),
     readers=(
         "analysis.paged_reads", "transforms.gpu.longest_first", "transforms.schedule.cut_rows",
-        "transforms.schedule.tile", "transforms.tiling.skip_dead_tiles",
-    ),
+        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+        "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",
@@ -67,7 +67,7 @@ IN_TWO = Attribute(
     "in_two", LISTS, "func.func",
     "arguments that calls may give as two arrays, one behind the other: argument, dimension",
     writers=("frontend.emit",),
-    readers=("codegen.nvidia.in_two",),
+    readers=("codegen.nvidia.in_two", "transforms.tiling.lower_to_tiles"),
 )  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
@@ -129,6 +129,7 @@ AXIS_NAMES = Attribute(
     readers=("dialects.nests",),
 )  # fmt: skip
 _HOLD = "transforms.hopper.hold_references"
+_PIPELINE = "transforms.hopper.pipeline_loops"
 FREE = Mark(
     "free", MARK, "neptune.accumulate, its tile op",
     "no result depends on its value: any reference will do",
@@ -419,13 +420,10 @@ LAYOUT = Attribute(
 LAYOUTS = Attribute(
     "layout", TEXTS, "scf.for, scf.if",
     'the layout of each result; "" for a scalar',
-    writers=(
-        "transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling",
-        "transforms.hopper.pipeline_loops",
-    ),
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
         "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
-        "transforms.hopper.pipeline_loops",
+        _PIPELINE,
     ),
 )  # fmt: skip
 INSTRUCTION = Attribute(
@@ -475,10 +473,10 @@ KEEPS = Mark(
 )  # fmt: skip
 MEASURED = Attribute(
     "measured", TEXT, "weights and factors of an online softmax",
-    'how references are looked for: "rows", "warp", "small" or "back"',
-    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling"),
+    'how references are looked for: "rows", "warp", "differences", "small" or "back"',
+    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
-        "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured",
+        "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured", _PIPELINE,
         "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling",
     ),
 )  # fmt: skip
@@ -486,7 +484,7 @@ REFERENCES = Attribute(
     "references", NUMBERS, "weights and factors of an online softmax",
     "the operands that are references",
     writers=("transforms.gpu.keep_references",),
-    readers=("codegen.gpu.measured", "transforms.hopper.pipeline_loops"),
+    readers=("codegen.gpu.measured", _PIPELINE),
 )  # fmt: skip
 AGAIN = Mark(
     "again", MARK, "a matmul",
@@ -504,13 +502,15 @@ LIKELY = Mark(
     readers=("transforms.hopper.schedule_loops",),
 )  # fmt: skip
 
-# ---- tiles
-
 WIDENS = Attribute(
-    "widens", TEXT, "linalg.generic",
-    "the type in 8 bits whose numbers it converts, and does nothing else",
+    "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
     writers=("transforms.tiling.widen_factors",),
     readers=("codegen.gpu.compute", "transforms.gpu.layout_factors"),
+)  # fmt: skip
+NARROWS = Attribute(
+    "narrows", TEXT, "linalg.generic", "the type in 8 bits that it rounds floats to, no more",
+    writers=("transforms.tiling.widen_factors",),
+    readers=("codegen.gpu.compute", "transforms.gpu.keep_references"),
 )  # fmt: skip
 
 # ---- warp specialisation and software pipelining
@@ -539,7 +539,7 @@ TURNS = Mark(
     "turns", MARK, "scf.forall",
     "consumers start their matmuls one after another (ping-pong)",
     writers=("transforms.hopper.specialize_warps",),
-    readers=("codegen.nvidia.specialized", "transforms.hopper.pipeline_loops"),
+    readers=("codegen.nvidia.specialized", _PIPELINE),
 )  # fmt: skip
 RESIDENT = Mark(
     "resident", MARK, "scf.forall",
@@ -561,7 +561,7 @@ STAGE = Attribute(
     "how many iterations late it runs",
     writers=("transforms.hopper.schedule_loops",),
     readers=(
-        "transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops",
+        _PIPELINE, "transforms.hopper.schedule_loops",
         "transforms.hopper.tile_readers",
     ),
 )  # fmt: skip
@@ -570,7 +570,7 @@ ORDER = Attribute(
     "its place in the steady state",
     writers=("transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
     readers=(
-        "transforms.hopper.pipeline_loops", "transforms.hopper.schedule_loops",
+        _PIPELINE, "transforms.hopper.schedule_loops",
         "transforms.hopper.tile_readers",
     ),
 )  # fmt: skip
@@ -593,6 +593,6 @@ RUNS_ON = Mark(
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",
     "it may be skipped where all factors are 1",
-    writers=(_HOLD, "transforms.hopper.pipeline_loops"),
+    writers=(_HOLD, _PIPELINE),
     readers=("codegen.nvidia.specialized",),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from neptune_mlir.driver.family import best, chunks_of
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, runner
-from neptune_mlir.pipelines.cases import Conditions, add
+from neptune_mlir.pipelines.cases import Conditions
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,
@@ -162,17 +163,31 @@ def compile_text(
     Of several GPUs (`sm_90a,gfx942`) those of one maker share a tiled program. `cases`: also with
     kernels for some calls alone (`pipelines/cases.py`). `knobs`: see `pipelines.lowering.Program`.
     """
-    families = families_of(target)
+    families_of(target)  # an unknown one, before all else
     with bindings.source_name(source), verdicts.kept(), common.once():
         program = RaisedProgram(text, source, schedule, knobs)
-        with tuned.questions() as asked:
-            bundles = [_compile_calls(program, family, entry, cases) for family in families]
-        findings = [f for f in map(program.finding, families) if f]
+        return bundle_of(program, target, entry, cases)
+
+
+def bundle_of(program: RaisedProgram, target: str, entry: str | None, cases: bool = True) -> Any:
+    """`compile_text`, of a program that was raised."""
+    families = families_of(target)
+    with tuned.questions() as asked:
+        bundles = [_compile_calls(program, family, entry, cases) for family in families]
     bundle = bundles[0]
     if len(bundles) > 1:
         from neptune_mlir.pipelines import gpu
 
         bundle = gpu.join(target, bundles)
+    return finished(bundle, program, families, asked)
+
+
+def finished(
+    bundle: Any, program: RaisedProgram, families: Sequence[str], asked: Sequence[tuned.Question]
+) -> Any:
+    """A bundle with the data of its constants; and what measurements decided, by what was asked of
+    the tuning table."""
+    findings = [f for f in map(program.finding, families) if f]
     taken = [q.entry.as_json() for q in asked if q.entry] + [f.as_json() for f in findings]
     if taken:
         bundle.facts["provenance"]["tuned"] = taken
@@ -211,9 +226,14 @@ def _compile_calls(program: RaisedProgram, target: str, entry: str | None, cases
         some = best(chunked[0], pipeline, target, entry).bundle
     except (OutOfMemory, Refused):
         return best(program, pipeline, target, entry).bundle
-    kernels = [k for image in some.facts["images"] for k in image["kernels"].values()]
-    moved = any(kernel["consumers"] for kernel in kernels)
-    return add(best(program, pipeline, target, entry, not moved).bundle, some, chunked[1])
+    others = best(program, pipeline, target, entry, not moves(some)).bundle
+    return others.adding(some, chunked[1])
+
+
+def moves(bundle: Any) -> bool:
+    """Whether the copy engine moves what kernels of a bundle multiply."""
+    kernels = [k for image in bundle.facts["images"] for k in image["kernels"].values()]
+    return any(kernel["consumers"] for kernel in kernels)
 
 
 @bindings.exclusive

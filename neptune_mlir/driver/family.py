@@ -9,7 +9,7 @@ from typing import Any
 
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
-from neptune_mlir.pipelines.cases import Case, Conditions, add, streams_products
+from neptune_mlir.pipelines.cases import Case, Conditions, streams_products
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import Expression, Plan
@@ -21,10 +21,12 @@ from neptune_mlir.transforms.registry import Miss, Remark
 
 @dataclass(frozen=True)
 class Family:
-    """`lowering` is the tile program for any call, `pipeline` the module that compiles it."""
+    """`lowering` is the tile program for any call and `tiles` its text, `pipeline` the module that
+    compiles it."""
 
     program: RaisedProgram
     lowering: Lowering
+    tiles: str
     pipeline: Any
     target: str
     entry: str | None = None
@@ -46,11 +48,10 @@ class Family:
         chip = {} if self.target == "cpu" else {"target": self.target}
         return {"entry": self.entry, "facts": lowering.facts, **chip}
 
-    def with_cases(self, tiles: str) -> Any:
-        """The bundle for any call with the images of all cases; `tiles`: the text of its tile
-        program. All are begun before the first is waited for: their code generators run side by
-        side."""
-        any_call, variants = self.program.images(self.lowering, tiles, self.target)
+    def with_cases(self) -> Any:
+        """The bundle for any call with the images of all cases. All are begun before the first is
+        waited for: their code generators run side by side."""
+        any_call, variants = self.program.images(self.lowering, self.tiles, self.target)
         base = self.begin(any_call)
         begun = [(case, variant, self.begin(variant)) for case, variant in variants]
         bundle = base.finish()
@@ -58,7 +59,7 @@ class Family:
         for case, variant, made in begun:
             found = self.finished(case, variant, made)
             condition = None if found is None else conditions.of(case, found.plan)
-            bundle = bundle if condition is None else add(bundle, found, condition)
+            bundle = bundle if condition is None else bundle.adding(found, condition)
         return bundle
 
     def finished(self, case: Case, variant: Lowering, begun: Any) -> Any:
@@ -124,15 +125,14 @@ def _fused(program: RaisedProgram, pipeline: Any, target: str) -> Lowering:
 
 def tiled(
     program: RaisedProgram, pipeline: Any, target: str, entry: str | None
-) -> Iterator[tuple[Family, str]]:
-    """A program tiled by each way that suits it, the best first, with the text of its tile program;
-    none of them twice."""
+) -> Iterator[Family]:
+    """A program tiled by each way that suits it, the best first; none of them twice."""
     tried = ""
     ways = program.ways(target, ways_of(pipeline, target.partition(",")[0]))
     for lowering in program.lowerings(target, ways):
         tiles = str(lowering.module)
         if tiles != tried:  # else this way changes nothing
-            yield Family(program, lowering, pipeline, target, entry), tiles
+            yield Family(program, lowering, tiles, pipeline, target, entry)
         tried = tiles
 
 
@@ -160,10 +160,10 @@ def best(
     """
     found: Best | None = None
     refused: list[OutOfMemory | Refused] = []
-    for number, (family, tiles) in enumerate(tiled(program, pipeline, target, entry)):
+    for number, family in enumerate(tiled(program, pipeline, target, entry)):
         alone = not (cases and family.lowering.has_variants)
         try:
-            bundle = family.alone(meanwhile) if alone else family.with_cases(tiles)
+            bundle = family.alone(meanwhile) if alone else family.with_cases()
         except (OutOfMemory, Refused) as error:
             refused.append(error)
             continue

@@ -10,18 +10,20 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.driver.foreign import from_text, program_text
+from neptune_mlir.driver.on_demand import Asked, OnDemand
 from neptune_mlir.errors import UsageError
+from neptune_mlir.runtime.bundle import Bundle
 
 if TYPE_CHECKING:
-    from neptune_mlir.driver.on_demand import OnDemand
-    from neptune_mlir.runtime.bundle import Bundle
-    from neptune_mlir.runtime.images import Growing
+    from neptune_mlir.driver.recipe import Recipe
+    from neptune_mlir.runtime.bundle import Growing
+    from neptune_mlir.runtime.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -81,42 +83,53 @@ class Kernel:
     cache.
 
     Args:
-        bundle: or what makes it when somebody asks for it, of a kernel that is `growing`: its
-            images are made when calls take them.
+        bundle: or one that is growing: its images are made when calls take them.
     """
 
     def __init__(self, source: Source, target: str, schedule: str | None,
-                 bundle: Bundle | Callable[[], Bundle], cached: bool = False, knobs: str = "",
-                 growing: Growing | None = None):  # fmt: skip
+                 bundle: Bundle | Growing, cached: bool = False, knobs: str = ""):  # fmt: skip
         self.source = source
         self.target = target
         self.schedule, self.knobs = schedule, knobs
-        self._bundle, self._growing = bundle, growing
+        self._bundle = bundle
         self.cached = cached
 
     @functools.cached_property
     def bundle(self) -> Bundle:
-        """All of its code."""
-        return self._bundle() if callable(self._bundle) else self._bundle
+        """All of its code. (What no call has taken yet is compiled for that.)"""
+        return self._bundle if isinstance(self._bundle, Bundle) else self._bundle.whole()
+
+    @property
+    def _so_far(self) -> Bundle:
+        return self._bundle if isinstance(self._bundle, Bundle) else self._bundle.bundle
 
     @functools.cached_property
     def _executable(self) -> Any:
         """What runs it: made with the first call, for the code may be for another machine."""
-        if self._growing is None:
-            return _load(self.bundle)
-        from neptune_mlir.runtime.gpu import GpuExecutable
+        growing = None if isinstance(self._bundle, Bundle) else self._bundle
+        if self._so_far.facts.get("images"):  # code for GPUs
+            from neptune_mlir.runtime.gpu import GpuExecutable
 
-        return GpuExecutable(self._growing.bundle, growing=self._growing)
+            return GpuExecutable(self._so_far, growing=growing)
+        from neptune_mlir.runtime.cpu import CpuExecutable
+
+        return CpuExecutable(self._so_far, growing)
 
     @property
     def facts(self) -> dict[str, Any]:
-        return self.bundle.facts
+        """How the code for any call came about, with the images that there are so far."""
+        return self._so_far.facts
+
+    @property
+    def plan(self) -> Plan:
+        """The launch plan of a call of any kind."""
+        return self._so_far.plan
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         return self._executable(*arguments, out=out, **named)
 
     def again(self, *arguments: Any) -> Any:
-        """What is kept of a call with arguments like these, after one: `again.run(again.stream,
+        """What is kept of a call with arguments like these, after one: `again.run(None,
         addresses)` runs the kernel on arrays of the same types, shapes, strides and devices, and
         returns all results, or None where only a whole call can say. On GPUs it is for the calling
         thread. None where nothing is kept."""
@@ -183,8 +196,6 @@ class Kernel:
         Raises:
             ToolError: not a bundle, a damaged one, or one for another ABI.
         """
-        from neptune_mlir.runtime.bundle import Bundle
-
         return Kernel.of_bundle(Bundle.from_bytes(Path(path).read_bytes()), str(path))
 
     @staticmethod
@@ -194,21 +205,11 @@ class Kernel:
         return Kernel(Source(made["text"], made["name"]), bundle.target, None, bundle)
 
 
-def _load(bundle: Bundle) -> Any:
-    if bundle.facts.get("images"):  # code for GPUs
-        from neptune_mlir.runtime.gpu import GpuExecutable
-
-        return GpuExecutable(bundle)
-    from neptune_mlir.runtime.cpu import CpuExecutable
-
-    return CpuExecutable(bundle)
-
-
 def compile(
     program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None,
     precision: str | None = None, numerics: str | None = None,
     tuning: str | os.PathLike[str] | None = None, knobs: Mapping[str, int] | None = None,
-    on_demand: bool = False,
+    on_demand: bool = True,
 ) -> Kernel:  # fmt: skip
     """Compile a program into a callable `Kernel`.
 
@@ -226,14 +227,15 @@ def compile(
             (`algebra.accept`).
         tuning: a table that `neptune tune record` wrote, instead of the user's; or "none".
         knobs: numbers of the schedule by name, such as `{"rows": 64}`.
-        on_demand: code that only some calls take is compiled by the first of them, for GPUs that
-            have such. `bundle`, `facts` and `save` compile all of it.
+        on_demand: code that only some calls take is compiled by the first of them, and by `bundle`
+            and `save`; False: now. (A bundle for several targets is always compiled now.)
 
     Raises:
         NeptuneError: the program, the schedule or the target cannot be compiled.
     """
     from neptune_mlir.runtime import cache
     from neptune_mlir.targets import tuned
+    from neptune_mlir.targets.cpu import EFFORT
     from neptune_mlir.transforms.schedule import library
 
     if tuning is not None:
@@ -251,19 +253,23 @@ def compile(
         tuned.current().digest(source.text, target),
     )  # fmt: skip
 
-    def make() -> Bundle:
-        from neptune_mlir.driver.compiler import compile_text
-
-        return compile_text(source.text, source.name, target, schedule, entry, knobs=bound)
-
+    asked = Asked(
+        source.text, source.name, target, entry, bound, schedule, tuned.current(), EFFORT.get()
+    )
     if os.environ.get("NEPTUNE_DUMP"):
-        return Kernel(source, target, schedule, make(), knobs=bound)
-    growing = _on_demand(key, source, target, entry, bound) if on_demand and not schedule else None
-    if growing is not None:
-        whole = functools.partial(_whole, key, make)
-        return Kernel(source, target, schedule, whole, growing.cached, bound, growing)
-    bundle, cached = cache.get_or_make(key, make)
-    return Kernel(source, target, schedule, bundle, cached, bound)
+        return Kernel(source, target, schedule, _recipe(asked).whole(), knobs=bound)
+    if on_demand and "," not in target:
+        found, cached = OnDemand.begin(key, functools.partial(_recipe, asked))
+    else:
+        found, cached = cache.get_or_make(key, lambda: _recipe(asked).whole())
+    return Kernel(source, target, schedule, found, cached, bound)
+
+
+def _recipe(asked: Asked) -> Recipe:
+    """How a program is compiled. Only this imports MLIR."""
+    from neptune_mlir.driver.recipe import Recipe
+
+    return Recipe(asked)
 
 
 def _with_options(source: Source, precision: str | None, numerics: str | None) -> Source:
@@ -273,27 +279,6 @@ def _with_options(source: Source, precision: str | None, numerics: str | None) -
 
     text = with_options(source.text, source.name, precision=precision, numerics=numerics)
     return Source(text, source.name)
-
-
-def _on_demand(
-    key: str, source: Source, target: str, entry: str | None, knobs: str
-) -> OnDemand | None:
-    """A kernel's images, to be made when calls take them; None where the cache has all, or no image
-    is for some calls alone."""
-    if not target.startswith("sm_") or "," in target:
-        return None
-    from neptune_mlir.driver.on_demand import OnDemand, Recipe
-    from neptune_mlir.runtime import cache
-
-    if cache.load(key) is not None:
-        return None
-    return OnDemand.begin(key, Recipe(source.text, source.name, target, entry, knobs))
-
-
-def _whole(key: str, make: Callable[[], Bundle]) -> Bundle:
-    from neptune_mlir.runtime import cache
-
-    return cache.get_or_make(key, make)[0]
 
 
 def _schedule_key(schedule: str | None) -> tuple[str, ...]:

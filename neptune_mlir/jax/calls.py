@@ -73,7 +73,7 @@ def call(kernel: Kernel, arguments: Sequence[Any]) -> tuple[jax.Array, ...]:
         ArgumentError: a wrong number, type or shape.
         UsageError: a number that is traced, for a kernel of a GPU.
     """
-    wanted = kernel.bundle.plan.arguments
+    wanted = kernel.plan.arguments
     arrays = [
         a if isinstance(a, jax.Array) or w.kind == "scalar" else jax.numpy.asarray(a)
         for a, w in zip(arguments, wanted, strict=False)
@@ -98,7 +98,7 @@ def call(kernel: Kernel, arguments: Sequence[Any]) -> tuple[jax.Array, ...]:
 
 def result_types(kernel: Kernel, arguments: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
     """Shapes and types of a kernel's results, from those of arrays alone. Raises ArgumentError."""
-    plan = kernel.bundle.plan
+    plan = kernel.plan
     stand_ins = [
         0 if w.kind == "scalar" and isinstance(a, jax.Array) else a
         for a, w in zip(arguments, plan.arguments, strict=False)

@@ -39,7 +39,6 @@ from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.product_cases import Fastest, argument_of, tiles_worth
-from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Launch, Plan
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.product_tiles import Product, ProductTile
@@ -538,29 +537,3 @@ def _lengths(condition: Any) -> tuple[str, int, int | None] | None:
         case ["le", what, int(high)]:
             return str(what), 0, high
     return None
-
-
-def add(bundle: Bundle, variant: Bundle, condition: Any) -> Bundle:
-    """The bundle with the images of a variant of its program, each for calls that meet the
-    condition (an expression of the launch plan), and its own if it has one; of several images that
-    serve a call the last one counts."""
-    if "images" not in bundle.facts:
-        made = {"when": condition, "plan": variant.plan.to_json(), "size": len(variant.code)}
-        facts = {**bundle.facts, "variants": [*bundle.facts.get("variants", ()), made]}
-        return replace(bundle, code=bundle.code + variant.code, facts=facts)
-    own: dict[str, Any] = {}  # where it differs
-    if variant.plan != bundle.plan:
-        own["plan"] = variant.plan.to_json()
-    if variant.facts["alignment"] != bundle.facts["alignment"]:
-        own["alignment"] = variant.facts["alignment"]
-    images = [
-        {
-            **own,
-            **image,
-            "offset": image["offset"] + len(bundle.code),
-            "when": ["and", condition, image["when"]] if "when" in image else condition,
-        }
-        for image in variant.facts["images"]
-    ]
-    facts = {**bundle.facts, "images": [*bundle.facts["images"], *images]}
-    return Bundle(bundle.target, bundle.plan, bundle.code + variant.code, facts)

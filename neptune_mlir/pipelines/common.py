@@ -12,7 +12,7 @@ What follows is the target's own: pipelines/cpu.py and its siblings.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -54,16 +54,36 @@ TO_TILES = (
     Step("cse"),
 )
 
-# What was begun for GPUs in this compilation, by the chip and the text of a tile program. Ways that
-# are tried one after the other share many of these: what some calls take is the same for all.
-begun: ContextVar[dict[tuple[str, str], Any] | None] = ContextVar("begun", default=None)
+
+def to_tiles(bytes_: bool) -> tuple[Step, ...]:
+    """TO_TILES, for a target whose products take factors of 8 bits or not."""
+    some = ("widen-factors", "float8-bits")
+    options = {"products": True}
+    return tuple(Step(s.name, options) if bytes_ and s.name in some else s for s in TO_TILES)
+
+
+# What was begun in this compilation, by the chip and the text of a tile program. Ways that are
+# tried one after the other share many of these: what some calls take is the same for all.
+Begun = dict[tuple[str, str], Any]
+_begun: ContextVar[Begun | None] = ContextVar("begun", default=None)
 
 
 @contextlib.contextmanager
-def once() -> Iterator[None]:
-    """Within: a tile program for a GPU is compiled once, however often it is asked for."""
-    token = begun.set({})
+def once(kept: Begun | None = None) -> Iterator[None]:
+    """Within: a tile program is compiled once, however often it is asked for. `kept`: what an
+    earlier compilation of the same program has begun, and where this one adds to it."""
+    token = _begun.set({} if kept is None else kept)
     try:
         yield
     finally:
-        begun.reset(token)
+        _begun.reset(token)
+
+
+def begun(chip: str, tiles: str, begin: Callable[[], Any]) -> Any:
+    """What `begin` makes of a tile program for a chip, or made of it before (`once`)."""
+    known = _begun.get()
+    if known is None:
+        return begin()
+    if (chip, tiles) not in known:
+        known[chip, tiles] = begin()
+    return known[chip, tiles]

@@ -36,7 +36,8 @@ def ways(target: str) -> tuple[Way, ...]:
     # streams are one where groups of programs that run one after the other keep all threads busy
     joined = f"joined:{workers.count()}"
     knobs = {**KNOBS, "streamed": ";".join(filter(None, [KNOBS.get("streamed", ""), joined]))}
-    return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS),)
+    longer = f"length:{HELD_ROW + 1}"
+    return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS, longer=longer),)
 
 _BUFFERIZE = Step(
     "one-shot-bufferize",
@@ -136,12 +137,15 @@ def compile_tiles(
     Raises:
         LoweringError: something in a kernel or around it has no lowering for a CPU.
     """
-    target = target or host()
-    _keep_arguments(module)
-    run(module, _steps(module, FROM_TILES, target, entry))
-    plan = Plan.from_json(PLAN.of(module.operation))
-    code = _object(module, target, vectorize=False)
-    return Bundle("cpu", plan, code, {**(facts or {}), "machine": target.needs()})
+    chip = target or host()
+
+    def make() -> tuple[Plan, bytes]:
+        _keep_arguments(module)
+        run(module, _steps(module, FROM_TILES, chip, entry))
+        return Plan.from_json(PLAN.of(module.operation)), _object(module, chip, vectorize=False)
+
+    plan, code = common.begun("cpu", str(module), make)
+    return Bundle("cpu", plan, code, {**(facts or {}), "machine": chip.needs()})
 
 
 EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows

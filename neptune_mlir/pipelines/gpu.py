@@ -62,15 +62,14 @@ def begin_images(
         begin_one: begins the image of one: what it finishes is a `Compiled`.
     """
     llvm_child.start()
-    known, text = common.begun.get(), str(module)
-    known = {} if known is None else known
-    begun = []
+    text, begun = str(module), []
     for name in map(str.strip, target.split(",")):
-        if (name, text) not in known:
-            copy = module.operation.clone()
+
+        def begin(name: str = name) -> tuple[Begun, list[registry.Remark]]:
             with registry.collect_remarks() as found:
-                known[name, text] = begin_one(copy, name), found
-        begun.append((name, *known[name, text]))
+                return begin_one(module.operation.clone(), name), found
+
+        begun.append((name, *common.begun(name, text, begin)))
 
     def finish() -> Bundle:
         bundles = [_image(name, one, found) for name, one, found in begun]

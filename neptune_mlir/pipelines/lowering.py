@@ -175,7 +175,7 @@ class Lowering:
         return short_streams(self.module, self.way.lengths.get(self.facts["schedule"], ()))
 
     def to_tiles(self) -> None:
-        self.run(common.TO_TILES)
+        self.run(common.to_tiles(self.way.multiplies_bytes))
         self.facts["kernels"] = count(self.module, "scf.forall")
         legal.check_when_asked(self.module, "tile")
 
@@ -400,8 +400,10 @@ class RaisedProgram:
         if found and self.schedule:
             values = found.knobs
         elif not found and not self.schedule:
-            always = [case.knob for case in lowering.short() if not case.condition]
-            values = ";".join([values, *always])
+            short = lowering.short()
+            always = [case.knob for case in short if not case.condition]
+            long = not always and (short or isinstance(stream_length(lowering.module), int))
+            values = ";".join(filter(None, [values, *always, way.longer if long else ""]))
             if chosen in way.narrow and streams_bytes(lowering.module):
                 values = f"{values};{way.narrow[chosen]}"
         if self.knobs:
@@ -442,7 +444,8 @@ def steps_to_tiles(lowering: Lowering) -> list[Step]:
     schedule = lowering.facts["schedule"]
     knobs = lowering.facts["provenance"]["schedule"]["knobs"]
     return [
-        *common.IMPORT, fixed(schedule), *bound(schedule, knobs), *common.TO_TILES,
+        *common.IMPORT, fixed(schedule), *bound(schedule, knobs),
+        *common.to_tiles(lowering.way.multiplies_bytes),
         *lowering.way.steps,
     ]  # fmt: skip
 

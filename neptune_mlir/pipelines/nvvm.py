@@ -102,7 +102,10 @@ def ways(target: str) -> tuple[Way, ...]:
     specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2"), "ahead": ("few:1",)}
-    return (Way(specialised, steps, suits, few=few, cut=cut, needs="warp_groups"), *portable)
+    groups_alone = Way(
+        specialised, steps, suits, few=few, cut=cut, needs="warp_groups", multiplies_bytes=True
+    )
+    return (groups_alone, *portable)
 
 
 def compile_tiles(
@@ -137,6 +140,7 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
         gpu.run(module, to_kernels(chip, entry))
         kernels, plan = facts_of(module), gpu.plan_of(module)
         text = to_llvm(module)
+    context = module.context  # what waits below keeps no module alive
     dump = runner.StageDump.from_environment()
 
     def assemble() -> tuple[ptxas.Cubin, dict[str, clock_samples.Sampled]]:
@@ -158,7 +162,7 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
             name: (found.registers, found.spill_stores + found.spill_loads)
             for name, found in cubin.figures.items()
         }
-        with ir.Location.unknown(module.context):
+        with ir.Location.unknown(context):
             infos = gpu.describe(kernels, chip, used)
         alignment = gpu.alignment_of(kernels)
         samples = {name: s.as_json() for name, s in sampled.items()}

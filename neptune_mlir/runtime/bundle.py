@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.runtime.plan import Plan
@@ -82,6 +82,32 @@ class Bundle:
             )
         return replace(self, data={digest: data[digest] for digest in sorted(wanted)})
 
+    def adding(self, variant: Bundle, condition: Any) -> Bundle:
+        """The bundle with the images of a variant of its program, each for calls that meet the
+        condition (an expression of the launch plan), and its own if it has one; of several images
+        that serve a call the last one counts."""
+        code, data = self.code + variant.code, {**self.data, **variant.data}
+        if "images" not in self.facts:
+            made = {"when": condition, "plan": variant.plan.to_json(), "size": len(variant.code)}
+            facts = {**self.facts, "variants": [*self.facts.get("variants", ()), made]}
+            return replace(self, code=code, facts=facts, data=data)
+        own: dict[str, Any] = {}  # where it differs
+        if variant.plan != self.plan:
+            own["plan"] = variant.plan.to_json()
+        if variant.facts["alignment"] != self.facts["alignment"]:
+            own["alignment"] = variant.facts["alignment"]
+        images = [
+            {
+                **own,
+                **image,
+                "offset": image["offset"] + len(self.code),
+                "when": ["and", condition, image["when"]] if "when" in image else condition,
+            }
+            for image in variant.facts["images"]
+        ]
+        facts = {**self.facts, "images": [*self.facts["images"], *images]}
+        return replace(self, code=code, facts=facts, data=data)
+
     @staticmethod
     def begins(data: bytes) -> bool:
         """Is this (the beginning of) what `to_bytes` made?"""
@@ -110,3 +136,24 @@ class Bundle:
             for digest, (offset, length) in header["data"].items()
         }
         return Bundle(header["target"], plan, payload[code:end], header["facts"], found)
+
+
+class Growing(Protocol):
+    """A bundle that gets images when calls take them: nothing that it has ever moves."""
+
+    @property
+    def bundle(self) -> Bundle:
+        """What there is of it."""
+
+    def whole(self) -> Bundle:
+        """All of it."""
+
+    def grow(
+        self, code: int, shapes: Sequence[Any], scalars: Sequence[Any], processors: int
+    ) -> None:
+        """Add an image for a call with these shapes and numbers on so many processors, if there is
+        one that counts more than the image whose code begins at `code`.
+
+        Raises:
+            NeptuneError: the image cannot be compiled.
+        """

@@ -14,7 +14,7 @@ import numpy as np
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime import workers
 from neptune_mlir.runtime.arrays import ArrayView, elements, glance, view
-from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.bundle import Bundle, Growing
 from neptune_mlir.runtime.checks import check, check_array, check_equal
 from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared, RepeatedCall
 from neptune_mlir.runtime.cpu_entry import NativeEntry
@@ -34,13 +34,15 @@ class CpuExecutable:
     array, or a tuple of them.
     """
 
-    def __init__(self, bundle: Bundle | bytes):
+    def __init__(self, bundle: Bundle | bytes, growing: Growing | None = None):
+        """`growing`: where the bundle gets more code from, when calls take it."""
+        self._growing = growing
         self.bundle = Bundle.from_bytes(bundle) if isinstance(bundle, bytes) else bundle
         self.plan: Plan = self.bundle.plan
         check_machine(self.bundle.facts.get("machine", {}))
         self._calls: dict[Any, CpuCall] = {}  # by workers, arguments and `out=` at a glance
         self._variants = [*_variants(self.bundle)]  # the last one is for any call
-        self._loaded: dict[int, _Loaded] = {}
+        self._loaded: dict[str, _Loaded] = {}  # by which calls it is for
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         call, addresses, outs = self._find(arguments, out)
@@ -124,35 +126,52 @@ class CpuExecutable:
 
     def _load(self, shapes: Sequence[Any], scalars: Sequence[Any], count: int) -> _Loaded:
         """The code for a call with these shapes and numbers."""
-        number = next(
-            k for k, v in enumerate(self._variants)
-            if v.when is None or evaluate(v.when, shapes, scalars, count)
-        )  # fmt: skip
-        found = self._loaded.get(number)
+
+        def chosen() -> _Variant:
+            return next(
+                v for v in self._variants
+                if v.when is None or evaluate(v.when, shapes, scalars, count)
+            )  # fmt: skip
+
+        variant = chosen()
+        if self._growing is not None:
+            self._growing.grow(variant.start, shapes, scalars, count)
+            if self._growing.bundle is not self.bundle:
+                self.bundle = self._growing.bundle
+                self._variants = [*_variants(self.bundle)]
+                variant = chosen()
+        name = str(variant.when)
+        found = self._loaded.get(name)
         if found is None:
             # Threads may load the same at once. The first one's stays: calls have its addresses.
-            made = _Loaded.of(self._variants[number], self.bundle.data)
-            found = self._loaded.setdefault(number, made)
+            made = _Loaded.of(variant, self.bundle.data)
+            found = self._loaded.setdefault(name, made)
         return found
 
 
 @dataclass(frozen=True)
 class _Variant:
-    """Code for the calls that meet a condition (None: for any), and its plan."""
+    """Code for the calls that meet a condition (None: for any), where it begins in the bundle, and
+    its plan."""
 
     when: Expression | None
+    start: int
     plan: Plan
     code: bytes
 
 
 def _variants(bundle: Bundle) -> Iterator[_Variant]:
-    """Those of a bundle; the first whose condition a call meets is for it."""
-    end = len(bundle.code)
-    for made in reversed(bundle.facts.get("variants", ())):
-        start = end - made["size"]
-        yield _Variant(made["when"], bundle.plan_of(made), bundle.code[start:end])
+    """Those of a bundle; the first whose condition a call meets is for it. (In one that grows they
+    lie as they came.)"""
+    variants = bundle.facts.get("variants", ())
+    whole = end = len(bundle.code)
+    for made in reversed(variants):
+        start = made.get("offset", end - made["size"])
+        code = bundle.code[start : start + made["size"]]
+        yield _Variant(made["when"], start, bundle.plan_of(made), code)
         end = start
-    yield _Variant(None, bundle.plan, bundle.code[:end])
+    first = bundle.code[: whole - sum(made["size"] for made in variants)]
+    yield _Variant(None, 0, bundle.plan, first)
 
 
 @dataclass(frozen=True)

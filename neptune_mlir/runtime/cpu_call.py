@@ -261,12 +261,16 @@ class RepeatedCall:
     """A call for arrays like those of an earlier one, by their addresses; `gpu_again.CallAgain` is
     the same for GPUs."""
 
-    stream = 0
-
     def __init__(self, call: CpuCall):
         self._call = call
 
-    def run(self, stream: int, addresses: list[int]) -> Any:
+    def makers(self, orders: Sequence[Sequence[int]]) -> tuple[()]:
+        """Nothing: results are handed out as they lie in memory."""
+        return ()
+
+    def run(
+        self, stream: None, addresses: list[int], outs: tuple[()] = (), makers: tuple[()] = ()
+    ) -> Any:
         """All results; None where another number of threads works now."""
         call = self._call
         if workers.count() != call.count:

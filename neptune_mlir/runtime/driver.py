@@ -23,6 +23,7 @@ from neptune_mlir.errors import ToolError
 # numbers that cuda.h and hip_runtime_api.h share
 _DEVICE_ORDINAL = 9  # of pointer attributes
 _NO_TIMING = 2  # of event flags
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED, and HIP's
 _NO_DEVICE = 100  # of errors
 _STREAMS_LIMIT = 64  # streams whose arguments of launches are kept
 
@@ -50,6 +51,7 @@ class EntryPoints:
         load: place of the module, code.
         function: place of the function, module, name.
         capturing: stream, place of the status (0: no).
+        exchange: place of the thread's mode of capture, which gets the one before.
         event: place of the event, flags.
         record: event, stream.
         wait: stream, event, flags.
@@ -69,6 +71,7 @@ class EntryPoints:
     load: str
     function: str
     capturing: str
+    exchange: str
     event: str
     record: str
     wait: str
@@ -283,6 +286,17 @@ class Driver(ABC):
             return False  # the default stream cannot be captured
         self.call(self.entries.capturing, ctypes.c_void_p(stream), ctypes.byref(status))
         return status.value != 0
+
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """Code and memory may come while this thread captures a graph, though these are calls that
+        no graph has."""
+        mode = ctypes.c_int(_RELAXED)
+        self.call(self.entries.exchange, ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self.call(self.entries.exchange, ctypes.byref(mode))
 
     def wait(self, context: int, stream: int, producer: int) -> None:
         """Let what `stream` does next wait for what `producer` has been given so far."""

@@ -21,12 +21,12 @@ from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, number_key
-from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.bundle import Bundle, Growing
 from neptune_mlir.runtime.checks import check, check_count, check_equal
 from neptune_mlir.runtime.driver import Driver, Launches, PreparedLaunch
 from neptune_mlir.runtime.gpu_again import Bound, CallAgain
 from neptune_mlir.runtime.gpu_arrays import glance, gpu_device, gpu_view
-from neptune_mlir.runtime.images import Growing, LoadedImage, LoadedKernel, is_met, load_images
+from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, is_met, load_images
 from neptune_mlir.runtime.libraries import library_of, stream_handle
 from neptune_mlir.runtime.makers import driver_for
 from neptune_mlir.runtime.memory import (
@@ -95,7 +95,7 @@ class GpuExecutable:
         kept = self._calls().get(key, ()) if key else ()
         made: Any = None
         for again in kept:  # one for each context
-            handle = again.stream if stream is None else stream_handle(stream)
+            handle = None if stream is None else stream_handle(stream)
             made = again.run(handle, addresses, outs)
             if made is not None:
                 break
@@ -160,7 +160,7 @@ class GpuExecutable:
                 second = glance(value.arrays[1])
                 if second is None or second[1] is None:
                     return None, addresses
-                key.append((second[0], value.dim, value.late, value.timeout))
+                key.append((second[0], value.dim, value.late, value.timeout, value.rows))
                 behind += [second[1], value.word]
             seen = glance(first_of(value))
             if seen is None:
@@ -216,8 +216,7 @@ class GpuExecutable:
                 )
             return view
 
-        fixed = self._growing is not None and self._driver.is_capturing(handle)  # loads no code
-        views, image, sizes = self._check(images, arguments, take, given or (), fixed)
+        views, image, sizes = self._check(images, arguments, take, given or ())
         needs, plan = sizes.requirements, image.plan
         empty = partial(library.empty, device=device, stream=handle)
         own = given is None or library.allocates
@@ -250,7 +249,7 @@ class GpuExecutable:
         results = results_of(plan, needs, arguments, given)
         keep = (arguments, given, workspace)
         call = PreparedCall(self._driver, image, current, launches, results, keep)
-        return call, Bound(image, sizes, arrays, launches, fixed)
+        return call, Bound(image, sizes, arrays, launches)
 
     def _blocks(self, kernel: LoadedKernel, programs: int) -> int:
         """The blocks of a launch for so many programs. Raises ArgumentError."""
@@ -265,10 +264,9 @@ class GpuExecutable:
 
     def _check(
         self, images: Sequence[LoadedImage], arguments: Sequence[Any], take: Take,
-        out: Sequence[Any], fixed: bool = False,
+        out: Sequence[Any],
     ) -> tuple[list[ArrayView | None], LoadedImage, Sizes]:  # fmt: skip
-        """Views of the arguments, the image for them (`fixed`: of these), and the sizes that follow
-        from both."""
+        """Views of the arguments, the image for them, and the sizes that follow from both."""
         loaded = images
         views, scalars = check(images[0].plan, arguments, take)
         shapes = tuple(None if v is None else v.shape for v in views)
@@ -284,7 +282,7 @@ class GpuExecutable:
             key += tuple(met.values())
         split = tuple(None if v is None or v.behind is None else v.behind.begin for v in views)
         if any(split):
-            images, fixed = [i for i in images if takes(i.plan, views)], True
+            images = [i for i in images if takes(i.plan, views)]
             if not images:
                 raise ArgumentError(
                     "no kernel for this device takes these arguments in two arrays",
@@ -297,7 +295,7 @@ class GpuExecutable:
         if found is None:
             check_equal(images[0].plan, shapes, scalars)
             found = _choose(images, shapes, scalars, views, given)
-            if fixed:
+            if any(split):
                 return views, *found
             if self._growing is not None:
                 grown = self._grow(self._growing, found[0], shapes, scalars)

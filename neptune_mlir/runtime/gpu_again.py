@@ -15,8 +15,10 @@ a driver. A table belongs to one thread: the function writes parameters in place
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from neptune_mlir.runtime.arrays import ArrayView
@@ -55,13 +57,12 @@ _HEAD = _COUNTS + len(_WIDTHS)
 @dataclass(frozen=True)
 class Bound:
     """A checked call: the image, the numbers, all arrays by reference (`memory.WORKSPACE` among
-    them where there is one), and the launches; `fixed`: no better image was asked for."""
+    them where there is one), and the launches."""
 
     image: LoadedImage
     sizes: Sizes
     arrays: Mapping[Place, ArrayView]
     launches: Sequence[PreparedLaunch]
-    fixed: bool = False
 
 
 class CallAgain:
@@ -79,22 +80,24 @@ class CallAgain:
         plan, needs = bound.image.plan, bound.sizes.requirements
         bases: list[Place] = [("argument", k) for k, a in enumerate(plan.arguments)
                               if a.kind == "tensor"]  # fmt: skip
-        own = len(bases) + outs  # from here on arrays are made
+        own = self._made = len(bases) + outs  # from here on arrays are made
         bases += [root(plan, r) for r in plan.results]
         if needs.workspace:
             bases.append(WORKSPACE)
         self.image, self._bases = bound.image, bases
         self._driver, self._library = driver, library
         device = bound.image.device
-        make = library.maker
-        self._results = [] if outs else [make(s, dtype, device) for s, dtype in needs.results]
+        make, self._needs = library.maker, needs.results
+        self._results = [] if outs else self.makers([])
         own_workspace = bool(needs.workspace) and not workspace
         self._workspace = make((needs.workspace,), "i8", device) if own_workspace else None
         self._ignored = workspace and not needs.workspace  # which nothing reads or writes
         self._counters: list[tuple[Any, int]] = []
         # of those in two arrays the second one and the word come behind all bases
         self._in_two = [base for base in bases if bound.arrays[base].behind]
-        self._given: Any = (ctypes.c_int64 * (len(bases) + 2 * len(self._in_two)))()
+        count = len(bases) + 2 * len(self._in_two)
+        self._given: Any = (ctypes.c_int64 * count)()
+        self._pack = struct.Struct(f"{count}Q").pack_into
         self._given_address = ctypes.addressof(self._given)
         given = range(own - outs, own) if outs else ()
         written = [*given, *([len(bases) - 1] if workspace and needs.workspace else [])]
@@ -108,30 +111,45 @@ class CallAgain:
         places = [(kind, number) for kind, number in bound.image.plan.results]
         buffers = bound.image.plan.buffers
         own = all(kind == "buffer" and buffers[number].of is None for kind, number in places)
-        return own and len(set(places)) == len(places) and not bound.fixed and has_compiler()
+        return own and len(set(places)) == len(places) and has_compiler()
 
-    def run(self, handle: int, addresses: list[int], outs: Sequence[Any] = ()) -> Any:
+    def makers(self, orders: Sequence[Sequence[int]]) -> list[Callable[[int | None], Any]]:
+        """What makes results, whose dimensions `run` hands out in these orders (others as they
+        are)."""
+        device, make = self.image.device, self._library.maker
+        listed = zip_longest(self._needs, orders[: len(self._needs)])
+        return [make(shape, dtype, device, order) for (shape, dtype), order in listed]
+
+    def run(
+        self, handle: int | None, addresses: list[int], outs: Sequence[Any] = (),
+        makers: Sequence[Callable[[int | None], Any]] = (),
+    ) -> Any:  # fmt: skip
         """Enqueue the kernels on a stream; returns the results: `outs`, or what is made. None where
         addresses, or where the thread is, need a whole check.
 
         Args:
+            handle: the stream; None: the one that the library of the arrays works on now.
             addresses: of the arrays that the caller passes: arguments, results, the workspace; then
                 of each argument in two arrays the second one, and its word.
+            makers: of the results, in place of what makes them as they lie.
         """
-        behind = addresses[len(addresses) - 2 * len(self._in_two) :]
-        addresses = addresses[: len(addresses) - len(behind)]
+        stream, behind = handle, ()
+        if handle is None:
+            handle = self._library.current_stream(self.image.device)
+        if self._in_two:
+            behind = addresses[-2 * len(self._in_two) :]
+            addresses = addresses[: -len(behind)]
         if self._ignored:
             addresses = addresses[:-1]
         if self._results:
-            outs = [make(handle) for make in self._results]
-            address = self._library.address
-            made = [address(x) for x in outs]
-            at = len(self._bases) - len(made) - (WORKSPACE in self._bases)
+            outs = [make(stream) for make in makers or self._results]
+            made = map(self._library.address, outs)
+            at = self._made
             addresses = [*addresses[:at], *made, *addresses[at:]]
         if self._workspace is not None:
-            scratch = self._workspace(handle)
-            addresses = [*addresses, self._library.address(scratch)]
-        self._given[:] = [*addresses, *behind]
+            scratch = self._workspace(stream)
+            addresses.append(self._library.address(scratch))
+        self._pack(self._given, 0, *addresses, *behind)
         if self._counters:
             kept = self._driver.is_capturing(handle)
             for value, limit in self._counters:
@@ -150,11 +168,6 @@ class CallAgain:
         if error >= _ENTERING:
             self._driver.fail(error - _ENTERING, "entering a device")
         return self._driver.fail(error, "a kernel launch")
-
-    @property
-    def stream(self) -> int:
-        """The stream that the library of the arrays works on now."""
-        return self._library.current_stream(self.image.device)
 
     # ---- what the native entry works on
 

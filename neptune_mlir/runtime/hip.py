@@ -54,7 +54,8 @@ class HipDriver(Driver):
         attribute="hipDeviceGetAttribute", pointer="hipPointerGetAttribute",
         allocate="hipMalloc", copy="hipMemcpyHtoD",
         load="hipModuleLoadData", function="hipModuleGetFunction",
-        capturing="hipStreamIsCapturing", event="hipEventCreateWithFlags",
+        capturing="hipStreamIsCapturing", exchange="hipThreadExchangeStreamCaptureMode",
+        event="hipEventCreateWithFlags",
         record="hipEventRecord", wait="hipStreamWaitEvent", destroy="hipEventDestroy",
     )  # fmt: skip
     multiprocessor_attribute = _MULTIPROCESSORS

@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous
@@ -91,19 +91,6 @@ def is_met(
     return k >= len(views) or is_aligned(views[k], unit)
 
 
-class Growing(Protocol):
-    """A bundle that gets images when calls take them: nothing that it has ever moves."""
-
-    @property
-    def bundle(self) -> Bundle: ...
-
-    def grow(
-        self, code: int, shapes: Sequence[Any], scalars: Sequence[Any], multiprocessors: int
-    ) -> None:
-        """Add an image for a call with these shapes and numbers, if there is one that counts more
-        than the image whose code begins at `code`."""
-
-
 def load_images(
     bundle: Bundle, driver: Driver, device: int, context: int, had: Sequence[LoadedImage] = ()
 ) -> tuple[LoadedImage, ...]:
@@ -121,11 +108,12 @@ def load_images(
         for constant, array in zip(image.plan.constants, image.constants, strict=True)
     }
     new = {digest: raw for digest, raw in bundle.data.items() if digest not in stored}
-    stored |= {digest: driver.store(context, raw) for digest, raw in new.items()}
-    return tuple(
-        known.get(image["offset"]) or _load(bundle, image, driver, device, context, stored)
-        for image in fitting
-    )
+    with driver.relaxed():
+        stored |= {digest: driver.store(context, raw) for digest, raw in new.items()}
+        return tuple(
+            known.get(image["offset"]) or _load(bundle, image, driver, device, context, stored)
+            for image in fitting
+        )
 
 
 def _load(

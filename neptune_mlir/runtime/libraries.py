@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from neptune_mlir.errors import ArgumentError
+from neptune_mlir.runtime.arrays import contiguous
 
 # MLIR element type -> name of the type in torch and CuPy
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i1": "bool",
@@ -36,9 +37,22 @@ class Library:
             hint="pass out= (and workspace=, see requirements())",
         )
 
-    def maker(self, shape: tuple[int, ...], dtype: str, device: int) -> Callable[[int], Any]:
-        """`empty` for one kind of array: a function of the stream."""
-        return lambda stream: self.empty(shape, dtype, device, stream)
+    def maker(
+        self, shape: tuple[int, ...], dtype: str, device: int, order: Sequence[int] | None = None
+    ) -> Callable[[int | None], Any]:
+        """`empty` for one kind of array: a function of the stream (None: the library's own).
+
+        Args:
+            order: of the dimensions as the array is handed out; it lies in memory as `shape` says.
+        """
+        if order is not None:
+            raise NotImplementedError
+
+        def make(stream: int | None) -> Any:
+            own = self.current_stream(device) if stream is None else stream
+            return self.empty(shape, dtype, device, own)
+
+        return make
 
     def address(self, array: Any) -> int:
         """Where an array that `empty` made lies."""
@@ -50,6 +64,7 @@ class Torch(Library):
 
     def __init__(self, torch: Any):
         self._torch = torch
+        self._quick = _quick_of(torch)
         # what torch's own compilers use: it makes no stream object
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         super().__init__(raw or (lambda d: torch.cuda.current_stream(d).cuda_stream))
@@ -57,14 +72,22 @@ class Torch(Library):
     def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
         return self.maker(shape, dtype, device)(stream)
 
-    def maker(self, shape: tuple[int, ...], dtype: str, device: int) -> Callable[[int], Any]:
+    def maker(
+        self, shape: tuple[int, ...], dtype: str, device: int, order: Sequence[int] | None = None
+    ) -> Callable[[int | None], Any]:
         torch, place = self._torch, self._torch.device("cuda", device)
-        new = functools.partial(
-            torch.empty, shape, dtype=getattr(torch, _NAMES[dtype]), device=place
-        )
+        kind = getattr(torch, _NAMES[dtype])
+        new = functools.partial(torch.empty, shape, dtype=kind, device=place)
+        steps = contiguous(shape)
+        if order is not None:
+            shape, steps = (tuple(own[k] for k in order) for own in (shape, steps))
+            new = functools.partial(torch.empty_strided, shape, steps, dtype=kind, device=place)
+        quick, where = self._quick
 
-        def make(stream: int) -> Any:
-            if stream == self.current_stream(device):
+        def make(stream: int | None) -> Any:
+            if stream is None or stream == self.current_stream(device):
+                if quick and where() == device:
+                    return quick(shape, steps, kind)
                 return new()
             with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
                 return new()
@@ -73,6 +96,14 @@ class Torch(Library):
 
     def address(self, array: Any) -> int:
         return int(array.data_ptr())
+
+
+def _quick_of(torch: Any) -> tuple[Any, Any]:
+    """What torch's own compilers make arrays by: of a shape, strides and a type, on the device that
+    the thread is on; and what tells that device. (None, None) where torch lacks one of them."""
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    found = getattr(guards, "_empty_strided_cuda", None), getattr(torch._C, "_cuda_getDevice", None)
+    return (None, None) if None in found else found
 
 
 class Cupy(Library):

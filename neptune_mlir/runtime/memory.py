@@ -13,7 +13,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, reshaped_strides
 from neptune_mlir.runtime.checks import check_array, check_elements
 from neptune_mlir.runtime.gpu_arrays import SIZES, are_apart, repeats_elements
-from neptune_mlir.runtime.plan import Argument, Expression, Launch, Plan, evaluate
+from neptune_mlir.runtime.plan import Argument, Buffer, Expression, Launch, Plan, evaluate
 
 # each array of the workspace starts at a multiple of this many bytes, as allocators' memory does
 WORKSPACE_ALIGNMENT = 256
@@ -75,7 +75,7 @@ class Sizes:
         for k, buffer in enumerate(plan.buffers):
             if buffer.of is None and ("buffer", k) not in made:
                 self.offsets[k] = end
-                size = SIZES[buffer.dtype] * math.prod(self.buffers[k])
+                size = SIZES[buffer.dtype] * math.prod(_in_memory(buffer, self.buffers[k]))
                 end += -(-size // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
         results = []
         for kind, k in plan.results:
@@ -98,6 +98,11 @@ class Sizes:
                 if operand[0] in ("argument", "constant", "buffer")
             }
         )
+
+
+def _in_memory(buffer: Buffer, shape: Shape) -> Shape:
+    """The shape of a buffer's memory: with what is behind its rows."""
+    return (*shape[:-1], -(-shape[-1] // buffer.pitch) * buffer.pitch) if shape else shape
 
 
 def root(plan: Plan, reference: Any) -> Place:
@@ -205,7 +210,7 @@ def bind(
             shape = sizes.buffers[k]
             arrays["buffer", k] = replace(
                 memory, address=memory.address + offset, dtype=plan.buffers[k].dtype, shape=shape,
-                strides=contiguous(shape),
+                strides=contiguous(_in_memory(plan.buffers[k], shape)),
             )  # fmt: skip
     one = {(root(plan, plan.results[n]), ("argument", k)) for n, k in plan.in_place}
     _check_apart(read, written, arrays, labels, one)

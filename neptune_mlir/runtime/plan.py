@@ -41,12 +41,14 @@ class Buffer:
     """An array that a call makes: an intermediate, or a result.
 
     `of` names an earlier array of as many elements (a reference as in `Launch.operands`) that
-    this one is under another shape; None for memory of its own.
+    this one is under another shape; None for memory of its own. Rows begin at multiples of `pitch`
+    elements (left out of the JSON where that is 1).
     """
 
     dtype: str
     shape: tuple[Expression, ...]
     of: Any = None
+    pitch: int = 1
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,9 @@ class Plan:
             del data["constants"]
         if not self.in_place:
             del data["in_place"]
+        for buffer in data["buffers"]:
+            if buffer["pitch"] == 1:
+                del buffer["pitch"]
         for launch in data["launches"]:
             if not launch["of_mask"]:
                 del launch["of_mask"]
@@ -115,7 +120,10 @@ class Plan:
                 for a in data["arguments"]
             ),
             equal=tuple((a, b) for a, b in data["equal"]),
-            buffers=tuple(Buffer(b["dtype"], tuple(b["shape"]), b["of"]) for b in data["buffers"]),
+            buffers=tuple(
+                Buffer(b["dtype"], tuple(b["shape"]), b["of"], b.get("pitch", 1))
+                for b in data["buffers"]
+            ),
             launches=tuple(
                 Launch(x["kernel"], tuple(x["grid"]), tuple(x["operands"]), x.get("of_mask", False))
                 for x in data["launches"]

@@ -152,30 +152,31 @@ def run(
     Raises:
         NeptuneError: the kernel cannot be compiled.
     """
-    tensors = (q, k, v, attn_mask, *captured)
-    like = again.signature(tensors, (mods, scale, is_causal, return_lse))
-    made = again.call(tensors, like)
+    tensors = (q, k, v, *captured) if attn_mask is None else (q, k, v, attn_mask, *captured)
+    options = ("operation", mods, scale, is_causal, return_lse, attn_mask is None)
+    made = again.last(options, tensors)
     if made is not None:
-        return _results(made)
-    key = (*key_of(q, k, v, attn_mask, mods, scale, is_causal), return_lse)
-    kernel = _kernels.get(key)
-    if kernel is None:
-        program = program_of(
-            q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=True
-        )
-        target = target_of(q.device)
-        kernel = _kernels[key] = compile(program, target=target, on_demand=True)
-    arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
-    made = kernel(*arguments)
-    again.remember(tensors, like, kernel, arguments)
-    return _results(made if return_lse else (made,))
-
-
-def _results(made: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The operation's results, of the kernel's. The heads of a row lie together in memory, as
-    torch's own: models go on with rows of all heads, and a copy costs as much as small attention.
-    """
-    return made[0].transpose(1, 2), made[1] if len(made) > 1 else None
+        return made
+    like = again.signature(tensors, options)
+    made = again.call(tensors, like)
+    if made is None:
+        key = (*key_of(q, k, v, attn_mask, mods, scale, is_causal), return_lse)
+        kernel = _kernels.get(key)
+        if kernel is None:
+            program = program_of(
+                q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=True
+            )
+            target = target_of(q.device)
+            kernel = _kernels[key] = compile(program, target=target)
+        arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
+        found = kernel(*arguments)
+        again.remember(tensors, like, kernel, arguments)
+        out, lse = found if return_lse else (found, None)
+        # The heads of a row lie together in memory, as torch's own: models go on with rows of all
+        # heads, and a copy costs as much as small attention.
+        made = out.transpose(1, 2), lse
+    again.note(options, tensors)
+    return made
 
 
 def by_rows(x: torch.Tensor) -> torch.Tensor:
@@ -336,15 +337,14 @@ def _new_result(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 
 # What `torch.library.custom_op` would make, without the checks that it does in each call.
-_library = torch.library.Library("neptune", "FRAGMENT")
-_library.define(
+LIBRARY = torch.library.Library("neptune", "FRAGMENT")
+LIBRARY.define(
     "attention(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, Tensor[] captured, str mods, "
     "float scale, bool is_causal, bool return_lse) -> (Tensor, Tensor)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
 
-@torch._disable_dynamo
 def attention_op(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
@@ -360,10 +360,10 @@ def attention_op(
         return _new_result(q, v).copy_(out), lse
 
 
-_library.impl("attention", attention_op, "CompositeExplicitAutograd")
+LIBRARY.impl("attention", torch._disable_dynamo(attention_op), "CompositeExplicitAutograd")
 
 
-@torch.library.register_fake("neptune::attention", lib=_library)
+@torch.library.register_fake("neptune::attention", lib=LIBRARY)
 def _fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,

@@ -177,7 +177,7 @@ class Trial:
 
     def _results(self, kernel: Kernel, given: Sequence[Any]) -> list[Any]:
         found = self._machine.results(kernel, given)
-        plan = kernel.bundle.plan
+        plan = kernel.plan
         return [to_float64(r, result_dtype(plan, k)) for k, r in enumerate(found)]
 
     def _differs(self, kernel: Kernel) -> str:
@@ -189,7 +189,7 @@ class Trial:
                     return f"result {k} has other infinities or NaNs than the rule's"
                 scale = np.linalg.norm(b[finite]) or 1.0
                 error = np.linalg.norm(a[finite] - b[finite]) / scale
-                if error > TOLERANCE.get(result_dtype(kernel.bundle.plan, k), 0.0):
+                if error > TOLERANCE.get(result_dtype(kernel.plan, k), 0.0):
                     return f"result {k} differs from the rule's by {error:.1e}"
         return ""
 
@@ -270,7 +270,7 @@ class Gpu:
     def moved(self, kernel: Kernel, given: Sequence[Any]) -> Sequence[Any]:
         from neptune_mlir.runtime.libraries import tensor_over
 
-        dtypes = [a.dtype for a in kernel.bundle.plan.arguments]
+        dtypes = [a.dtype for a in kernel.plan.arguments]
         return [
             tensor_over(np.ascontiguousarray(v), d).cuda() if isinstance(v, np.ndarray) else v
             for v, d in zip(given, dtypes, strict=True)

@@ -20,8 +20,11 @@ from neptune_mlir.codegen.nvidia import nvptx, ptxas
 from neptune_mlir.codegen.nvidia.ptxas import Cubin, Figures
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
-from neptune_mlir.driver.on_demand import Recipe
+from neptune_mlir.driver.on_demand import Asked
+from neptune_mlir.driver.recipe import Recipe
 from neptune_mlir.errors import ToolError
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.cpu import EFFORT
 from support import kept_code
 
 OPERATOR = "prefill_windowed"  # the longest: two kernels, each with a tanh an element
@@ -88,6 +91,7 @@ def test_front_end(monkeypatch):
     assert len(bundle.facts["images"]) == 8
     assert seconds < MOST_UNITS * unit()
     started = time.process_time()
-    first = Recipe(text, OPERATOR, "sm_90a", None, "").begun()
+    asked = Asked(text, OPERATOR, "sm_90a", None, "", None, tuned.current(), EFFORT.get())
+    first = Recipe(asked).begun()
     assert len(first.facts["images"]) == 1
     assert time.process_time() - started < MOST_OF_ALL * seconds

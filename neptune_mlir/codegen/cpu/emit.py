@@ -26,6 +26,7 @@ class MemoryView:
     whole vectors may be read and written past the end. `within`: of a tile that lies in an array,
     how many elements there are along each dimension (None: all); no other memory is touched.
     `ahead`: how far behind an element that is the same of the next tile lies, to be fetched early.
+    `soon`: what is written next at the same positions, whose memory is fetched with a read.
     """
 
     base: Any
@@ -37,6 +38,7 @@ class MemoryView:
     padded: int | None = None
     within: tuple[Index | None, ...] = ()
     ahead: Any = None
+    soon: MemoryView | None = None
 
     @property
     def static(self) -> bool:
@@ -279,6 +281,9 @@ class VectorEmitter:
         kind, stride = self.vector_type(stored), view.strides[dim]
         if view.ahead is not None:  # not into the nearest cache, which holds this tile
             memref.PrefetchOp(view.base, [arith.addi(where, view.ahead)], False, 2, True)
+        if view.soon is not None:
+            place = self.value(self.address(view.soon, position))
+            memref.PrefetchOp(view.soon.base, [place], True, 3, True)
         mask = None if live is None else self.mask(live)
         if isinstance(stride, int) and stride == 1:
             if mask is None:

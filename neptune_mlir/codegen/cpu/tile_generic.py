@@ -242,17 +242,27 @@ class TileLowering:
                     em.store_vector(place, [r, 0], 1, value)
                 return []
 
-            em.loop(0, em.minimum(em.lanes, em.sub(high, i)), 1, row)
+            count = em.minimum(em.lanes, em.sub(high, i))
+            em.loop(0, count, 1, row)
             self.position[p] = i
-            for (k, name), place in zip(names.items(), places, strict=True):
-                lines = [em.load_vector(place, [r, 0], 1) for r in range(em.lanes)]
-                o = self.generic.outputs[k]
-                where = [em.affine(e, self.position) for e in o.index]
-                at = o.position_of(p)
-                assert o.view is not None and at is not None
-                whole = combine(name, em.load_vector(o.view, where, at), fold_lines(name, lines))
-                em.store_vector(o.view, where, at, whole)
+
+            def results(fold_of: Callable[[str, MemoryView], Any]) -> None:
+                for (k, name), place in zip(names.items(), places, strict=True):
+                    o = self.generic.outputs[k]
+                    where = [em.affine(e, self.position) for e in o.index]
+                    at = o.position_of(p)
+                    assert o.view is not None and at is not None
+                    new = combine(name, em.load_vector(o.view, where, at), fold_of(name, place))
+                    em.store_vector(o.view, where, at, new)
+
+            em.branch(em.equal(count, 1), lambda: results(alone), lambda: results(together))
             return []
+
+        def alone(name: str, place: MemoryView) -> Any:
+            return em.splat(fold(name, em.load_vector(place, [0, 0], 1)))
+
+        def together(name: str, place: MemoryView) -> Any:
+            return fold_lines(name, [em.load_vector(place, [r, 0], 1) for r in range(em.lanes)])
 
         em.loop(low, high, em.lanes, rows)
 

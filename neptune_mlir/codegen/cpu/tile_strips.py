@@ -3,7 +3,8 @@
 
 A row that fits a tile may have 9 elements or 2000, and only a call knows. All ops of a group then
 go over as many rows as half of the nearest cache holds, before they go over the next ones. The last
-op that reads a row where an array lies fetches the row that has its place in the next strip.
+op that reads a row where an array lies fetches the row that has its place in the next strip, and
+who reads a row before another op writes one in an array fetches the memory that is written.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ def may_cut(em: VectorEmitter, group: StripGroup, local: set[Slot]) -> bool:
 
 
 def rows_near(em: VectorEmitter, group: StripGroup) -> Index:
-    """How many rows half of the nearest cache holds, with all that the ops of a group read."""
+    """How many rows half of the nearest cache holds, with all that the ops of a group read.
+
+    One where they are fewer than half of the lanes: those gain little by being folded together, and
+    what is stored of one row still fits the buffer of a core's stores, so that the next row is read
+    meanwhile.
+    """
     words: dict[Any, Index] = {}
     read = {o.view.slot for member in group.members for o in member.inputs if o.view is not None}
     for member, strip in zip(group.members, group.strip, strict=True):
@@ -59,11 +65,13 @@ def rows_near(em: VectorEmitter, group: StripGroup) -> Index:
     total: Index = 0
     for row in words.values():
         total = em.add(total, row)
-    room = NEAR_BYTES // 4 // 2
+    room, few = NEAR_BYTES // 4 // 2, max(1, em.lanes // 2)
     if isinstance(total, int):
-        return min(group.extent, max(1, room // max(total, 1)))
-    rows = arith.divui(em.constant(room), arith.maxui(total, em.constant(1)))
-    return em.minimum(group.extent, arith.maxui(rows, em.constant(1)))
+        rows = room // max(total, 1)
+        return min(group.extent, rows) if rows >= few else 1
+    found = arith.divui(em.constant(room), arith.maxui(total, em.constant(1)))
+    enough = arith.cmpi(arith.CmpIPredicate.uge, found, em.constant(few))
+    return em.minimum(group.extent, em.select(enough, found, 1))
 
 
 def end_early(
@@ -83,6 +91,7 @@ def end_early(
                 assert o.view is not None
                 last[o.view.slot] = id(member)
     stop = em.minimum(stop, end)
+    _fetch_written(group, parts)
     for member, strip in zip(group.members, group.strip, strict=True):
         part = parts[id(member)]
         part.live = [stop if d == strip else n for d, n in enumerate(part.live)]
@@ -91,6 +100,30 @@ def end_early(
                 stride = o.view.strides[o.position_of(strip) or 0]
                 away = em.value(em.mul(rows, stride))
                 part.inputs[k] = replace(o, view=replace(o.view, ahead=away))
+
+
+def _fetch_written(group: StripGroup, parts: dict[int, TileGeneric]) -> None:
+    """Let the last op that reads rows before another writes such rows fetch their memory: a store
+    holds its place in the core's buffer until its line is there, and a full buffer stops all."""
+    members = list(zip(group.members, group.strip, strict=True))
+    for k, (writer, across) in enumerate(members):
+        for o in writer.outputs:
+            if not _is_row_of_array(o, across):
+                continue
+            part, n = next((
+                (parts[id(member)], n)
+                for member, strip in reversed(members[:k]) for n, i in enumerate(member.inputs)
+                if _is_row_of_array(i, strip) and _alike(i, strip, o, across)
+            ), (None, 0))  # fmt: skip
+            if part is not None and (view := part.inputs[n].view) is not None:
+                part.inputs[n] = replace(part.inputs[n], view=replace(view, soon=o.view))
+
+
+def _alike(a: TileOperand, strip: int, b: TileOperand, across: int) -> bool:
+    """Whether two rows have as many elements, at the same places."""
+    assert a.view is not None and b.view is not None
+    same = a.position_of(strip) == b.position_of(across) and a.view.slot is not b.view.slot
+    return same and a.view.within == b.view.within
 
 
 def _is_row_of_array(o: TileOperand, strip: int) -> bool:

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from neptune_mlir.analysis.tiles import element_bytes, tuned
 from neptune_mlir.codegen.gpu.in_place import in_place
 from neptune_mlir.dialects.attributes import KERNELS, PLAN, POINTS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.runtime.plan import Buffer, Plan
+from neptune_mlir.targets.warp_groups import PANEL, of_size
 from neptune_mlir.transforms.tiling.host_plan import (
     HostReader,
     captured,
@@ -148,7 +150,8 @@ class GpuHost(HostReader):
         tensors = [v for v in outside if v in self.arrays]
         scalars = [v for v in outside if v in self.expressions and v not in self.constants]
         places = [tuple(self.arrays[v]) for v in tensors]
-        places += [self._result_buffer(v) for v in outputs]
+        pitched = bool(tuned(forall, "pitched", 0))
+        places += [self._result_buffer(v, pitched) for v in outputs]
         name = self.kernel_name(forall)
         grid = tuple(h if isinstance(h, int) else self.expressions[h] for h in highs)
         extents: tuple[Any, ...] = grid
@@ -168,8 +171,8 @@ class GpuHost(HostReader):
         for result, out, place in zip(forall.results, outputs, made, strict=True):
             self.arrays[result], self.shapes[result] = list(place), self.shapes[out]
 
-    def _result_buffer(self, start: Any) -> tuple[str, int]:
-        """The memory of a result that starts as `start`.
+    def _result_buffer(self, start: Any, pitched: bool = False) -> tuple[str, int]:
+        """The memory of a result that starts as `start`, its rows apart (`pitched`) or not.
 
         One `tensor.empty` may be the start of several results: each gets a buffer of its own.
         """
@@ -177,7 +180,8 @@ class GpuHost(HostReader):
             kind, k = self.arrays[start]
             return kind, k
         dtype = str(ir.RankedTensorType(start.type).element_type)
-        self.buffers.append(Buffer(dtype, tuple(self.shapes[start])))
+        unit = of_size(PANEL, element_bytes(dtype)) if pitched else 1
+        self.buffers.append(Buffer(dtype, tuple(self.shapes[start]), pitch=unit))
         return "buffer", len(self.buffers) - 1
 
     def finish(self, module: Any) -> Plan:

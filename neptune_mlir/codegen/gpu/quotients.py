@@ -41,7 +41,7 @@ _SIGNED_AT_LEAST, _ORDERED_AND_UNEQUAL = 5, 6  # of `arith.cmpi`, `arith.cmpf`
 
 def quotient(s: Scalars, a: Any, b: Any) -> Any:
     """a / b (f32); a denormal result may be off by 2^-149."""
-    scaled, divisor = _scaled(s, a, b)
+    scaled, divisor = _scaled(s, a, b, rough=s.constant_of(a) is not None)
     reciprocal = s.chip.reciprocal(s, divisor)
     near = s.op("arith.mulf", [scaled, reciprocal], s.f32)
     error = s.fma(near, divisor, s.negate(scaled))
@@ -52,10 +52,11 @@ def quotient(s: Scalars, a: Any, b: Any) -> Any:
 
 
 def rough_quotient(s: Scalars, a: Any, b: Any) -> Any:
-    """a / b (f32) to two units in the last place: what `share_divisors` made, or made now."""
+    """a / b (f32) to two units in the last place, or 2^-148 where it is denormal: what
+    `share_divisors` made, or made now."""
 
     def make() -> Any:
-        scaled, divisor = _scaled(s, a, b)
+        scaled, divisor = _scaled(s, a, b, rough=True)
         return s.op("arith.mulf", [scaled, s.chip.reciprocal(s, divisor)], s.f32)
 
     return s.remember(("quotient", a, b), make)
@@ -86,10 +87,11 @@ def _divide_all(s: Scalars, dividends: Sequence[Any], b: Any) -> None:
         s.remember(("quotient", a, b), partial(s.op, "arith.mulf", [dividend, inverse], s.f32))
 
 
-def _scaled(s: Scalars, a: Any, b: Any) -> tuple[Any, Any]:
-    """Both times the power of two that brings b near 1."""
-    scale = _scale(s, b)
-    return s.op("arith.mulf", [a, scale], s.f32), s.op("arith.mulf", [b, scale], s.f32)
+def _scaled(s: Scalars, a: Any, b: Any, *, rough: bool = False) -> tuple[Any, Any]:
+    """Both times the power of two that brings b near 1. Of a b that is 1 or more a quarter has a
+    normal reciprocal; a quarter of a denormal a loses bits (`rough`: it may)."""
+    scale = s.constant(0.25, s.f32) if rough and s.is_at_least_one(b) else _scale(s, b)
+    return s.multiply(a, scale), s.op("arith.mulf", [b, scale], s.f32)
 
 
 def _scale(s: Scalars, b: Any) -> Any:

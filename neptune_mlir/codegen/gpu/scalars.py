@@ -13,10 +13,13 @@ Rewrites, all of them properties of the operators:
   a divisor shared by a row is inverted once (`quotients`); constant factors of a product are
   multiplied now;
 * other `exp x` are `ex2(x log2 e)`, times what the product lost unless few digits will do;
-* `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do;
+* `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do; of
+  `log(1 + p)` it is a quotient;
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`);
+* what is made of such values in 16 bits is made in f32 of them unrounded, and rounded once; so is a
+  quotient or a function of 16-bit floats, for which no chip has instructions;
 * the product of two widened 16-bit floats, which f32 holds exactly, is one product in 16 bits where
   it is rounded to their type; a sum of products is a chain of fused multiply-adds;
 * a comparison of positions has all that the elements of a thread share on one side and a number on
@@ -29,24 +32,23 @@ Rewrites, all of them properties of the operators:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.exponentials import (
     FMA,
-    LESS,
-    LOG2_E,
     exact_exponential,
     exponential,
     unguarded,
 )
+from neptune_mlir.codegen.gpu.functions import erf, rough_tanh, tanh
 from neptune_mlir.codegen.gpu.quotients import LEAST_NORMAL, quotient, rough_quotient
 from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.math.polynomials import ERF, LOG2_ERFC, TANH, TANH_NEAR
 
 CHAINS = 4  # of additions that one sum is
 Index = Any  # an int, or a value of index type
@@ -60,17 +62,26 @@ class ScalarOp:
     type: Any
     attributes: dict[str, Any]
     rounds: bool = False  # as the program says: nothing more exact may take its place
+    narrow: bool = False  # arithmetic on 16-bit floats
 
     @staticmethod
     def of(op: Any) -> ScalarOp:
         attributes = {key: op.attributes[key] for key in op.attributes}
-        return ScalarOp(op.name, op.results[0].type, attributes, _is_beside_unrounded(op))
+        kind = op.results[0].type
+        narrow = _has_16_bits(kind) and (op.name.startswith("math.") or op.name in _ARITHMETIC)
+        rounds = narrow or op.name == "arith.extf"
+        rounds = rounds and any(map(_is_beside_unrounded, op.operands))
+        return ScalarOp(op.name, kind, attributes, rounds, narrow)
 
 
-def _is_beside_unrounded(op: Any) -> bool:
-    """Whether an op widens what was rounded, and something else reads the value before rounding:
-    then the difference may be what is wanted."""
-    inner = op.operands[0].owner if op.name == "arith.extf" else None
+def _has_16_bits(kind: Any) -> bool:
+    return isinstance(kind, (ir.F16Type, ir.BF16Type))
+
+
+def _is_beside_unrounded(value: Any) -> bool:
+    """Whether a value was rounded, and something else reads it before rounding: then the difference
+    may be what is wanted."""
+    inner = value.owner
     if not isinstance(inner, ir.OpView) or inner.operation.name != "arith.truncf":
         return False
     return len(list(inner.operation.operands[0].uses)) > 1
@@ -87,6 +98,7 @@ class Scalars:
         self._numbers: dict[Any, Any] = {}
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
+        self.powers: set[Any] = set()
         self._references: frozenset[Any] = frozenset()
         self.small_references = False
         self.index = ir.IndexType.get()
@@ -311,11 +323,39 @@ class Scalars:
         if rewrite is not None and not op.rounds:
             made = rewrite(self, *operands)
             if made is not None and made.type == op.type:
+                if op.name in ("math.exp", "math.exp2"):
+                    self.powers.add(made)
                 return made
+        if op.narrow and not op.rounds and self._gains_in_f32(op, operands):
+            wide = replace(op, type=self.f32, narrow=False)
+            made = self.clone(wide, [self.widened(v) for v in operands])
+            return self.op("arith.truncf", [made], op.type)
         made = self.op(op.name, operands, op.type, **op.attributes)
         if op.name == "arith.constant":
             self._uniform.add(made)
         return made
+
+    def _gains_in_f32(self, op: ScalarOp, operands: Sequence[Any]) -> bool:
+        """Whether arithmetic on 16-bit floats is better done in f32: no instruction does it, or an
+        operand is there in f32."""
+        return op.name not in _IN_16_BITS or any(self._unrounded(v) for v in operands)
+
+    def _unrounded(self, value: Any) -> Any:
+        """The f32 that a 16-bit float was rounded from, or None."""
+        rounded = self.parts(value, "arith.truncf")
+        return rounded[0] if rounded and rounded[0].type == self.f32 else None
+
+    def widened(self, value: Any) -> Any:
+        """A 16-bit float as f32, unrounded if that is known; other values as they are."""
+        if not _has_16_bits(value.type):
+            return value
+        number = self.constant_of(value)
+        if number is not None:
+            return self.constant(number, self.f32)
+        chosen = self.parts(value, "arith.select")
+        if chosen:
+            return self.select(chosen[0], *map(self.widened, chosen[1:]))
+        return self._unrounded(value) or self.op("arith.extf", [value], self.f32)
 
     def parts(self, value: Any, name: str) -> tuple[Any, ...] | None:
         """The operands of `value` if it was made by an op called `name`."""
@@ -329,6 +369,12 @@ class Scalars:
             if factors and factors[k] in self._uniform:
                 return factors[1 - k], factors[k]
         return value, None
+
+    def is_at_least_one(self, value: Any) -> bool:
+        """Whether a value (if no NaN) is known to be 1 or more: a power, and 1 or more."""
+        terms = self.parts(value, "arith.addf") or ()
+        numbers = [n for n in map(self.constant_of, terms) if n is not None]
+        return bool(numbers) and numbers[0] >= 1.0 and any(t in self.powers for t in terms)
 
     def multiply(self, a: Any, b: Any) -> Any:
         x, y = self.constant_of(a), self.constant_of(b)
@@ -401,7 +447,8 @@ def _rough_divide(s: Scalars, a: Any, b: Any) -> Any:
 
 
 def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
-    if a.type != s.f32 or s.constant_of(a) == 1.0:
+    inverse = s.constant_of(a) == 1.0 and make is quotient  # is an instruction, and a branch
+    if a.type != s.f32 or (inverse and not s.is_at_least_one(b)):
         return None
     divisor = s.constant_of(b)
     if divisor and LEAST_NORMAL <= 1 / abs(divisor) <= 1 / LEAST_NORMAL:
@@ -427,48 +474,6 @@ def _add(s: Scalars, a: Any, b: Any) -> Any:
     product, rest = max(products, key=lambda pair: s.scaled(pair[0])[1] is not None)
     x, y = s.parts(product, "arith.mulf") or ()
     return s.fma(x, y, rest)
-
-
-def _tanh(s: Scalars, x: Any) -> Any:
-    if x.type != s.f32:
-        return None
-    square = s.op("arith.mulf", [x, x], s.f32)
-    near = s.op("arith.mulf", [x, _horner(s, square, (1.0, *TANH))], s.f32)
-    predicate = ir.IntegerAttr.get(s.i64, 4)
-    limit = s.constant(TANH_NEAR * TANH_NEAR, s.f32)
-    is_near = s.op("arith.cmpf", [square, limit], s.i1, predicate=predicate)
-    return s.select(is_near, near, _rough_tanh(s, x))
-
-
-def _rough_tanh(s: Scalars, x: Any) -> Any:
-    """1 - 2 / (exp(2x) + 1): right at both ends, absolute error of a rounding or two."""
-    if x.type != s.f32:
-        return None
-    e = s.ex2(s.multiply(x, s.constant(2 * LOG2_E, s.f32)))
-    one = s.constant(1.0, s.f32)
-    inverse = s.chip.reciprocal(s, s.op("arith.addf", [e, one], s.f32))
-    return s.fma(s.constant(-2.0, s.f32), inverse, one)
-
-
-def _erf(s: Scalars, x: Any) -> Any:
-    """A polynomial under 1, and 1 less a power of 2 from there on: none of both branches."""
-    if x.type != s.f32:
-        return None
-    size, square = s.op("math.absf", [x], s.f32), s.op("arith.mulf", [x, x], s.f32)
-    near = s.fma(size, _horner(s, square, ERF), size)
-    far = s.op(
-        "arith.subf", [s.constant(1.0, s.f32), s.ex2(_horner(s, size, LOG2_ERFC))], s.f32
-    )
-    predicate = ir.IntegerAttr.get(s.i64, LESS)
-    small = s.op("arith.cmpf", [size, s.constant(1.0, s.f32)], s.i1, predicate=predicate)
-    return s.op("math.copysign", [s.select(small, near, far), x], s.f32)
-
-
-def _horner(s: Scalars, x: Any, coefficients: Sequence[float]) -> Any:
-    value = s.constant(coefficients[-1], s.f32)
-    for coefficient in reversed(coefficients[:-1]):
-        value = s.fma(value, x, s.constant(coefficient, s.f32))
-    return value
 
 
 def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
@@ -503,21 +508,27 @@ def _round(s: Scalars, x: Any) -> Any:
 
 
 def _widen(s: Scalars, x: Any) -> Any:
-    rounded = s.parts(x, "arith.truncf")
-    if rounded:
-        return rounded[0] if rounded[0].type == s.f32 else None
-    chosen = s.parts(x, "arith.select")
-    if chosen is None or x.type == s.f32:
-        return None
-    # what is widened elsewhere is then widened once
-    return s.select(chosen[0], *(s.op("arith.extf", [v], s.f32) for v in chosen[1:]))
+    return s.widened(x) if _has_16_bits(x.type) else None
 
 
+def _square_root(s: Scalars, x: Any) -> Any:
+    number = s.constant_of(x)  # of 16 bits: MLIR folds none
+    return None if number is None or number < 0 else s.constant(math.sqrt(number), x.type)
+
+
+# arithmetic on floats, beside functions (`math`)
+_ARITHMETIC = (
+    "arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf", "arith.maximumf",
+    "arith.minimumf", "arith.maxnumf", "arith.minnumf",
+)  # fmt: skip
+# what chips do with 16 bits, beside moving bits
+_IN_16_BITS = {*_ARITHMETIC, "math.absf", "math.copysign", "math.fma"} - {"arith.divf"}
 _REWRITES: dict[str, Callable[..., Any]] = {
     "math.exp": exponential,
     "math.exp2": _exponential_2,
-    "math.tanh": _rough_tanh,
-    "math.erf": _erf,
+    "math.tanh": rough_tanh,
+    "math.erf": erf,
+    "math.sqrt": _square_root,
     "arith.addf": _add,
     "arith.mulf": _multiply,
     "arith.divf": _rough_divide,
@@ -528,5 +539,5 @@ _REWRITES: dict[str, Callable[..., Any]] = {
 }
 # what takes their place where a program needs all digits
 _EXACT: dict[str, Callable[..., Any]] = {
-    "math.exp": exact_exponential, "math.tanh": _tanh, "arith.divf": _divide,
+    "math.exp": exact_exponential, "math.tanh": tanh, "arith.divf": _divide,
 }  # fmt: skip

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
-    extent_multiple,
     nested,
     owner,
     read_generic,
+    row_distance,
     shape_of,
 )
 from neptune_mlir.codegen.nvidia import hopper
@@ -115,7 +115,7 @@ class Rings:
         """Columns of a panel of what a put takes."""
         tensor = source_of(self.kernel.forall, put).tensor
         size = element_bytes(str(ir.RankedTensorType(tensor.type).element_type))
-        return warp_groups.panel_of(columns, extent_multiple(tensor, -1), size)
+        return warp_groups.panel_of(columns, row_distance(tensor), size)
 
     def _rounds(self, ring: Any, size: int) -> bool:
         """Whether the copy engine rounds a ring's elements: f32 that products alone read, which

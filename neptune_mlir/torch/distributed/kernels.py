@@ -41,14 +41,17 @@ class ShardKernels:
         """The kernels of a split program for a target (`neptune doctor` lists them)."""
         from neptune_mlir.frontend.shard.plan import plan_of
 
+        # calls with what travels in two arrays take an image that is there
+        whole = functools.partial(compile, target=target, on_demand=False)
+
         def make(name: str) -> Kernel:
             kind, _, rest = name.partition(" ")
             if kind == "join":
                 axis, _, count = rest.rpartition(" ")
-                return compile(split.join(axis, int(count)), target)
+                return whole(split.join(axis, int(count)))
             if kind in ("carry", "finish"):
-                return compile(split.carried(rest, kind == "finish"), target)
-            return compile(split.whole if kind == "whole" else split.local, target)
+                return whole(split.carried(rest, kind == "finish"))
+            return whole(split.whole if kind == "whole" else split.local)
 
         return cls(plan_of(split), make)
 

@@ -29,7 +29,7 @@ from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.fusion.inline_maps import inlined
+from neptune_mlir.transforms.fusion.inline_maps import inlined, kept_maps
 from neptune_mlir.transforms.fusion.plan import plan_fusions
 from neptune_mlir.transforms.fusion.whole import is_small, wrong_in
 from neptune_mlir.transforms.fusion.written import Written
@@ -92,8 +92,9 @@ def _shown(finish: Term) -> str:
 def _defer_all(program: NestProgram, numerics: str, apart: Collection[str]) -> dict[str, str]:
     """Defer in every reduction that is not `apart`; what is left of each, by its key."""
     producers, rests = Ranges(), {}
+    kept = kept_maps(program)
     for key in list(program.nests):
-        program.put_body(key, inlined(program, program.nests[key].body))
+        program.put_body(key, inlined(program, program.nests[key].body, kept))
         if program.nests[key].kind == "reduce":
             producers.learn(key, program.nests[key].body)
             rest = None if key in apart else _defer_nest(program, key, numerics, producers)

@@ -12,7 +12,9 @@ A map that gathers rows is not put into a product: a tile of gathered rows has o
 
 A body that would do more than MAX_OPS operations or read more than MAX_REDUCTIONS reductions
 takes the cheapest maps only; the others stay tensors. Else each reduction of a chain would
-compute the whole chain before it again, at run time and when it is compiled.
+compute the whole chain before it again, at run time and when it is compiled. A map that computes
+with what a reduction gives stays too if it is in memory for somebody who sees it under another
+shape.
 """
 
 from __future__ import annotations
@@ -24,15 +26,18 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import is_access, lookups, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
+from neptune_mlir.transforms.fusion.reshaped_reads import at_roots, shown, straightened
 from neptune_mlir.transforms.registry import register
 
 MAX_OPS = 128
 MAX_REDUCTIONS = 8
 
 
-def inlined(program: NestProgram, body: Term) -> Term:
-    """`body` with reads of maps replaced by those maps' bodies at the reads' positions."""
+def inlined(program: NestProgram, body: Term, kept: Collection[str] = ()) -> Term:
+    """`body` with reads of maps replaced by those maps' bodies at the reads' positions; not of
+    those that are `kept`."""
     maps = {r.attr for r in program.maps_read(body)}
+    maps -= set(kept)
     if body.op == "mul":  # a product wants tiles of rows, and what is looked up is one row
         maps = {key for key in maps if not lookups(program.nests[key].body)}
     # computed positions stay in memory, where a lookup finds them
@@ -73,6 +78,19 @@ def _fits(program: NestProgram, body: Term) -> bool:
     return len(reductions) <= MAX_REDUCTIONS and _work(body) <= MAX_OPS
 
 
+def kept_maps(program: NestProgram) -> set[str]:
+    """The maps that compute with what a reduction gives, and are seen under another shape."""
+    return {
+        key for key in shown(program)
+        if key in program.nests and program.nests[key].kind == "map"
+        and _reads_reductions(program, key)
+    }  # fmt: skip
+
+
+def _reads_reductions(program: NestProgram, key: str) -> bool:
+    return any(program.nests[r.attr].kind == "reduce" for r in program.reads_of(key))
+
+
 def _work(body: Term) -> int:
     """Operations for one point."""
     found: int | None = body.memo.get("work")
@@ -81,11 +99,24 @@ def _work(body: Term) -> int:
     return found
 
 
+def inline_all(program: NestProgram) -> None:
+    """Put the bodies of maps into the nests that read them (their ops change in `write`)."""
+    for key, nest in program.nests.items():
+        program.put_body(key, straightened(program, nest))
+    stored = shown(program)
+    kept: set[str] = set()
+    for key, nest in program.nests.items():  # producers come first, so one sweep is enough
+        program.put_body(key, inlined(program, nest.body, kept))
+        if key in stored and nest.kind == "map" and _reads_reductions(program, key):
+            kept.add(key)
+    for key, nest in program.nests.items():
+        program.put_body(key, at_roots(program, nest))
+
+
 @register("inline-maps", "inline elementwise nests into the nests that read them")
 def inline_maps(module: Any) -> None:
     for function in functions(module):
         program = NestProgram(function)
-        for key, nest in program.nests.items():  # producers come first, so one sweep is enough
-            program.put_body(key, inlined(program, nest.body))
+        inline_all(program)
         program.write()
         erase_dead(program.block)

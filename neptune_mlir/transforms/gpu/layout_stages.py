@@ -12,12 +12,12 @@ from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
-    extent_multiple,
     load_window,
     nested,
     owner,
     read_contraction,
     read_generic,
+    row_distance,
     shape_of,
     tuned,
 )
@@ -101,7 +101,7 @@ def is_boxed(forall: Any, value: Any) -> bool:
     if len(window.shape) != 2 or window.dims[-1] != last or min(window.shape) == 1:
         return False
     whole = level > 1 and kind.is_dynamic_dim(last)
-    whole = whole or extent_multiple(window.tensor, last) % CHUNK == 0
+    whole = whole or row_distance(window.tensor) % CHUNK == 0
     return whole and element_of(value) in ("f16", "bf16")
 
 
@@ -125,7 +125,7 @@ def _in_panels(forall: Any, op: Any) -> int:
     if window is None:
         return _with_pitch(op)
     *rows, columns = window.shape
-    row, size = extent_multiple(window.tensor, -1), element_bytes(element_of(op.results[0]))
+    row, size = row_distance(window.tensor), element_bytes(element_of(op.results[0]))
     return tile_bytes(math.prod(rows), columns, panel_of(columns, row, size), size)
 
 

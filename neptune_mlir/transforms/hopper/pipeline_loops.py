@@ -28,7 +28,15 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, owner
 from neptune_mlir.dialects.attribute_types import copy_attributes
-from neptune_mlir.dialects.attributes import LAYOUTS, ORDER, REFERENCES, SKIPS_ONES, STAGE, TURNS
+from neptune_mlir.dialects.attributes import (
+    LAYOUTS,
+    MEASURED,
+    ORDER,
+    REFERENCES,
+    SKIPS_ONES,
+    STAGE,
+    TURNS,
+)
 from neptune_mlir.dialects.op_names import AWAIT_TURN, FENCE, GIVE_TURN, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
@@ -298,9 +306,14 @@ def _write(copies: Copies, op: Any) -> Any:
 def _repair_nothing(block: Any) -> None:
     """Let factors be 1 that repair what was measured from a start of -inf: in a first iteration
     that is nothing, so it is 0, whatever it is multiplied by. (As written, a factor of exponentials
-    waits for the new reference, has a branch for large ones, and scales a tile of zeros.)"""
-    for op in [op.operation for op in nested(block)]:
-        old, *new = REFERENCES.find(op, ())[:2] or (None,)
+    waits for the new reference, has a branch for large ones, and scales a tile of zeros.)
+
+    The weights of such an iteration wait for their reference anyway. An operation more for each
+    costs less than to ask the warp whether the reference is small, and to branch."""
+    found = [op.operation for op in nested(block) if REFERENCES.on(op.operation)]
+    nothing = False
+    for op in found:
+        old, *new = REFERENCES.of(op)
         if not new or filled_with(op.operands[old]) != NONE:
             continue
         kind, (result,) = ir.F32Type.get(), op.results
@@ -309,6 +322,10 @@ def _repair_nothing(block: Any) -> None:
             made = linalg.fill(one, outs=[list(op.operands)[-1]])
         result.replace_all_uses_with(made)
         op.erase()
+        nothing = True
+    for op in [op.operation for op in nested(block)] if nothing else ():
+        if len(REFERENCES.find(op, ())) == 1 and MEASURED.find(op, "") in ("rows", "warp"):
+            MEASURED.set(op, "differences")
 
 
 def _blank(value: Any) -> Any:

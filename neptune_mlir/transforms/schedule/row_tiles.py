@@ -109,8 +109,9 @@ def row_tile(
     elements = math.gcd(extent, 2 * ROW if again else most)
     if elements <= 256 and wide:  # the last tile is not full
         rows, elements = _of_length(ROW_TILES, extent)
-        if not streamed:  # as above: programs of a few short rows begin more often than they load
-            rows = max(rows, ROW // (1 << (extent - 1).bit_length()))
+        # programs of a few short rows begin more often than they load
+        full = ROW if not streamed else rows * elements
+        rows = max(rows, full // (1 << (extent - 1).bit_length()))
         return rows, min(most, elements), starts
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
 

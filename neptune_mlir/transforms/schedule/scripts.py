@@ -9,7 +9,8 @@ interprets the script. `library.py` finds scripts by name. Shipped templates sta
 * `streamed`: one program per tile of result rows runs the whole stream (prefill-like);
 * `private`: the stream is cut into chunks that run in parallel and are joined (decode-like);
 * `apart`: each tile of the stream is such a chunk (linear layer and loss);
-* `ahead`: as `streamed`, factors that are sums of what is reduced first (layer norm, product).
+* `ahead`: as `streamed`, factors that are sums of what is reduced first (layer norm, product);
+* `unfused`: each reduction is a kernel of its own, to compare with.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.dialects.op_names import INDEX, MAP, READ, REDUCE
@@ -26,7 +26,7 @@ from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fusion import factors_ahead
-from neptune_mlir.transforms.fusion.inline_maps import inlined
+from neptune_mlir.transforms.fusion.inline_maps import inline_all
 from neptune_mlir.transforms.fusion.plan import LONG_STREAM
 
 ENTRY = "__transform_main"
@@ -254,8 +254,7 @@ def _computes_ahead(function: Any) -> bool:
     program = NestProgram(function)
     if all(nest.kind == "map" for nest in program.nests.values()):
         return False  # and nothing is inlined for the question
-    for key, nest in program.nests.items():  # producers come first
-        program.nests[key] = replace(nest, body=inlined(program, nest.body))
+    inline_all(program)
     return bool(factors_ahead.found_in(program))
 
 

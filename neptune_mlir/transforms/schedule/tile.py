@@ -24,6 +24,7 @@ looks at the part that an axis plays, never at what the program is for:
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
   all others 1;
 * on GPUs a map of more than 32 operations has fewer rows: a thread spells all of its elements;
+* on CPUs, where streams along rows have a least `length`: LONG_TILE elements of one row;
 * without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
   has TILE_WORDS;
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
@@ -66,6 +67,7 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
+from neptune_mlir.transforms.schedule.aligned_factors import align_factors
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
 from neptune_mlir.transforms.schedule.map_tiles import (
     SQUARE,
@@ -103,18 +105,14 @@ from neptune_mlir.transforms.schedule.tile_cuts import (
     tiles_beside,
     within_pages,
 )
-from neptune_mlir.transforms.schedule.tile_room import (
-    Room,
-    fitting_sizes,
-    narrow_axes,
-)
+from neptune_mlir.transforms.schedule.tile_room import Room, fitting_sizes, narrow_axes, overfull
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
-WHOLE_REDUCED = 512
-WHOLE_COLUMN = 512
+WHOLE_REDUCED = WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
+LONG_TILE = 1024  # elements of one row, on CPUs: sums are folded and corrected once for so many
 SHARING = 4  # rows of a tile that a row beside them is loaded for once
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
 # one, beside those that share its operand.
@@ -157,6 +155,8 @@ def tile(
     )  # fmt: skip
     given = _parse_sizes(sizes)
     for function in functions(module):
+        if warp_groups and not nest:
+            align_factors(function, kernel_ops(function))
         values = Values()
         products = [op for op in kernel_ops(function) if free_axes(nests_of(op, values))]
         for number, op in enumerate(kernel_ops(function), start=1):
@@ -246,7 +246,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
-        limit = max(_tile_words(op), most) // _words(nests)
+        limit = max(TILE_WORDS[bool(_chip_of(op))], most) // _words(nests)
         chosen |= cut_to(limit, order, chosen, domain, tiles_beside(op, nests), divided)
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
@@ -284,9 +284,10 @@ def _product_tile(
         rest |= {a: domain[a] if a in whole else 64 for a in more}
         room = Room(wishes.held, wishes.shared << 10)
         rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
-    sizes.update(dict.fromkeys(row, rows or 64))
-    if column is not None:
-        sizes[column] = 0 if uncut else cut
+        rest |= {**dict.fromkeys(row, rows), axis: stream}
+        uncut = uncut and not overfull(nests, rest, domain, axis, room)
+    across = {} if column is None else {column: 0 if uncut else cut}
+    sizes.update(dict.fromkeys(row, rows or 64) | across)
     sizes.update((a, 0 if a in whole else cut) for a in more)
     return row, column, stream
 
@@ -418,10 +419,6 @@ def _joins_numbers(op: Any, nests: Sequence[FusedNest], inner: int) -> bool:
     return not any({0, inner} <= {*nest.loops} for nest in nests)
 
 
-def _tile_words(op: Any) -> int:
-    return TILE_WORDS[bool(_chip_of(op))]
-
-
 def _words(nests: Sequence[FusedNest]) -> int:
     """32-bit words of the widest element that a kernel computes."""
     kinds = {nest.dtype for nest in nests}
@@ -448,6 +445,8 @@ def _long_rows(
     if streamed and _is_held(op, op.axis.value, nests, list(op.domain), wishes):
         ONE_TILE.set(op.operation)
         return op.axis.value, wishes.rows or map_rows(nests, bool(_chip_of(op))), wishes.most
+    if streamed and not (asked or _chip_of(op)) and wishes.length:
+        return (op.axis.value, 1, LONG_TILE) if _is_contiguous(op.axis.value, nests) else None
     if asked or not ruled or not (streamed or alone):
         return None
     axis = op.axis.value if streamed else along[0]

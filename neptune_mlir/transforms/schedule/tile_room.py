@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
+from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.resources import LOADED
 
 # Rows and streamed elements, the best first. Rows are worth more: each fragment of a streamed
@@ -45,7 +46,9 @@ def narrow_axes(nests: Sequence[FusedNest], deep: bool = False) -> set[int]:
     return found
 
 
-def taken(nests: Sequence[FusedNest], extent: Mapping[int, int], stream: int) -> Room:
+def taken(
+    nests: Sequence[FusedNest], extent: Mapping[int, int], stream: int, stages: int = STAGES
+) -> Room:
     """What the contractions take when a tile has so many points along each axis."""
 
     def points(axes: frozenset[int] | Sequence[int]) -> int:
@@ -61,7 +64,7 @@ def taken(nests: Sequence[FusedNest], extent: Mapping[int, int], stream: int) ->
             axes = T.axes_of(f)
             size = BYTES.get(f.dtype, 4) * points(axes)
             if f.attr not in made:
-                shared[f] = size * (STAGES if stream in axes else 1)
+                shared[f] = size * (stages if stream in axes else 1)
                 continue
             registers += points(axes)
             if not narrow:  # no matrix instruction takes it from there
@@ -91,3 +94,14 @@ def fitting_sizes(
         if needed.registers <= room.registers and (not room.shared or needed.shared <= room.shared):
             break
     return best
+
+
+def overfull(
+    nests: Sequence[FusedNest], extent: Mapping[int, int], domain: Sequence[int], stream: int,
+    room: Room,
+) -> bool:  # fmt: skip
+    """Whether tiles of so many points, as far as there are that many, find no place in shared
+    memory even once: then columns, which a tile else has all of, have to be cut. (Each program of a
+    part of them computes again what is computed of their rows; else there is no program.)"""
+    here = {a: n if domain[a] == DYNAMIC else min(n, domain[a]) for a, n in extent.items()}
+    return 0 < room.shared < taken(nests, here, stream, stages=1).shared

@@ -30,6 +30,7 @@ from support.chips.fake_gpu import FakeArray
 INT, HANDLE = POINTER(c_int), POINTER(c_void_p)
 MODULES, FUNCTIONS, EVENTS = 0x1_0000_0000_0000, 0x7F00_0000_0000, 0x6E00_0000_0000
 NO_DEVICE, UNKNOWN = 100, 999
+RELAXED = 2
 
 
 class _Threads(threading.local):
@@ -60,7 +61,7 @@ class FakeGpu:
         calls: what happened, by name: enter, leave, launch, early.
         inside: contexts that the thread entered and did not leave.
         error: what a launch is to report.
-        capturing: the stream that is being captured.
+        capturing: the stream that is being captured, and `mode`: how.
         current: the context that a thread made its own, on device 0 (NVIDIA's).
         limit: bytes of code that are kept of each module.
     """
@@ -73,6 +74,7 @@ class FakeGpu:
         self.dynamic = {}  # by kernel, what was allowed
         self.functions, self.events, self.failures = {}, {}, []
         self.error, self.capturing, self.limit = 0, None, 4
+        self.mode = 0  # of captures: global
         self.current = None
         self.threads = _Threads()
         self._kind, table = {"NVIDIA": (CudaDriver, CUDA), "AMD": (HipDriver, HIP)}[maker]
@@ -97,11 +99,13 @@ class FakeGpu:
 
     def load(self, code):
         """The code is read as the drivers read it: its length is its own affair."""
+        assert self.capturing is None or self.mode == RELAXED
         self.loads.append((self.inside[-1], ctypes.string_at(code, self.limit)))
         return MODULES + len(self.loads)
 
     def function(self, module, name):
         assert 0 < module - MODULES <= len(self.loads)
+        assert self.capturing is None or self.mode == RELAXED
         number = FUNCTIONS + len(self.functions)
         self.functions[number] = name.decode()
         return number
@@ -174,6 +178,11 @@ def _capturing(gpu, stream, place):
     _set(place, int(stream == gpu.capturing))
 
 
+def _exchange(gpu, place):
+    gpu.mode, before = place[0], gpu.mode
+    _set(place, before)
+
+
 def _event(gpu, place, flags):
     assert flags == 2
     number = EVENTS + len(gpu.events)
@@ -228,6 +237,7 @@ _BOTH = {
     "ModuleLoadData": ((HANDLE, c_void_p), _load),
     "ModuleGetFunction": ((HANDLE, c_void_p, c_char_p), _function),
     "StreamIsCapturing": ((c_void_p, INT), _capturing),
+    "ThreadExchangeStreamCaptureMode": ((INT,), _exchange),
     "EventRecord": ((c_void_p, c_void_p), _record),
     "StreamWaitEvent": ((c_void_p, c_void_p, c_uint), _wait),
 }

@@ -31,8 +31,21 @@ from support.chips.simt_parts import Launch, Maps
 NOT_A_MAP = 1 << 30
 
 
+class Rows(tuple[int, ...]):
+    """The shape of an array whose rows begin at multiples of `pitch` elements."""
+
+    pitch = 1
+
+
+def in_memory(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what an array takes."""
+    pitch = getattr(shape, "pitch", 1)
+    return (*shape[:-1], -(-shape[-1] // pitch) * pitch) if shape else shape
+
+
 def strides(shape: tuple[int, ...]) -> list[int]:
-    return [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
+    whole = in_memory(shape)
+    return [int(np.prod(whole[d + 1 :])) for d in range(len(shape))]
 
 
 class Simulated:
@@ -71,6 +84,7 @@ class Simulated:
         self.plan = Plan.from_json(text)
         self._kernels: dict[str, Kernel] | None = None
         self.behind: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self.placed: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}  # arrays of a call
 
     def block(self, *arguments: Any) -> simt.Block:
         """Run one block."""
@@ -133,6 +147,7 @@ class Simulated:
             shapes[k] = self.put_behind(k, two)
         scalars = [None if isinstance(a, np.ndarray) else a for a in arguments]
         addresses: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}
+        self.placed = addresses
         for k, value in enumerate(arguments):
             if isinstance(value, np.ndarray):
                 kind = self.plan.arguments[k].dtype
@@ -146,7 +161,10 @@ class Simulated:
             if buffer.of is not None:  # the same memory under another shape
                 addresses["buffer", k] = (addresses[tuple(buffer.of)][0], shape)
                 continue
-            poison = np.full(int(np.prod(shape)) * simt.SIZES[buffer.dtype], 0xFF, np.uint8)
+            shape = Rows(shape)
+            shape.pitch = buffer.pitch
+            size = int(np.prod(in_memory(shape))) * simt.SIZES[buffer.dtype]
+            poison = np.full(size, 0xFF, np.uint8)
             addresses["buffer", k] = (memory.put(poison), shape)
         kernels = self.kernels()
         for launch in self.plan.launches:

@@ -54,6 +54,20 @@ def test_check_and_json(program, capsys):
     assert "hostile" not in report
 
 
+def test_check_times_kernels_that_fuse_nothing(program, capsys):
+    """Softmax is one kernel; what it is compared with has one for each reduction."""
+    softmax = Path(__file__).parents[2] / "inputs" / "softmax_generic.mlir"
+    given = ["--schedule", "unfused", "--json", "--repeat", "1"]
+    assert main.main(["run", str(softmax), *given]) == 0
+    report = last_line(capsys)
+    assert report["kernels"] >= 3 and report["corrections"] == 0
+    assert main.main(["run", str(softmax), "--check", "--json", "--repeat", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "the same kernels, not fused, run in" in printed
+    report = json.loads(printed.splitlines()[-1])
+    assert report["kernels"] == 1 and report["unfused_s"] > 0
+
+
 def test_figures_of_each_kernel(program, monkeypatch, capsys):
     roof = Roof("a machine", 4e14, 4e14, 2e14, "made up")
     monkeypatch.setattr(machine, "roof", lambda: roof)

@@ -40,7 +40,7 @@ def bundle(code, plan=PLAN, unit=16):
 )
 def test_an_image_has_what_differs(plan, unit, own):
     base = bundle(b"base")
-    joined = Bundle.from_bytes(cases.add(base, bundle(b"variant", plan, unit), LONG).to_bytes())
+    joined = Bundle.from_bytes(base.adding(bundle(b"variant", plan, unit), LONG).to_bytes())
     first, second = joined.facts["images"]
     assert first == base.facts["images"][0]
     assert set(second) == {*first, "when", *own}
@@ -151,6 +151,9 @@ def test_rows_that_are_always_short_have_one_size():
 
     assert fused(3) == (16, 1)
     assert fused(9) == fused(3, stream=16) == (16, 0)  # one step
+    # shorter rows have kernels of their own: one row, whose sums are folded and corrected seldom
+    assert fused(None) == fused(5000) == (1, 1024)
+    assert fused(None, stream=256) == (16, 256)
 
 
 def test_lone_nests_and_known_rows_have_no_variants():

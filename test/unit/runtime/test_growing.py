@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from ctypes import c_int64, c_void_p
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
 from support.chips.fake_drivers import FakeGpu
-from support.chips.fake_gpu import FakeArray, FakeTensor, aligned, fake_torch
+from support.chips.fake_gpu import FakeArray, aligned
 
 SHAPE = (["dim", 0, 0], ["dim", 0, 1])
 TABLE = Constant("f16", (8,), "0" * 64, "table")
@@ -37,7 +36,7 @@ class Later:
             "sm_90a", PLAN, b"any ", {"images": [{**IMAGE, "offset": 0}], "alignment": []},
             {TABLE.sha256: bytes(16)},
         )  # fmt: skip
-        self.asked = []
+        self.asked, self.target = [], "sm_90a"
         self.other = None  # what another thread does at the same time
 
     def grow(self, code, shapes, scalars, multiprocessors):
@@ -52,7 +51,8 @@ class Later:
 
     def _add(self, code, when, last):
         bundle = self.bundle
-        made = {**IMAGE, "offset": len(bundle.code), "when": when, "alignment": []}
+        place = {"target": self.target, "offset": len(bundle.code)}
+        made = {**IMAGE, **place, "when": when, "alignment": []}
         first, *rest = bundle.facts["images"]
         images = [first, *rest, made] if last else [first, made, *rest]
         self.bundle = replace(
@@ -112,27 +112,23 @@ def test_a_later_image_counts_more(run, gpu):
     assert when(run, 2, 200) == LONG and when(run, 2, 16) == FEW
 
 
-def test_a_capture_takes_what_is_there(run, gpu, later):
-    """No code is compiled or loaded then, and what is taken is not what later calls get."""
-    call(run, 8, 16)
-    gpu.capturing = STREAM
-    assert when(run, 2, 16) is None
+@pytest.mark.parametrize("maker", ["NVIDIA", "AMD"])
+def test_a_capture_gets_its_image(maker, later):
+    """Code and constants come while a graph is captured (the fake driver asks for the mode of
+    capture that allows it), and the thread is in its own mode again."""
+    chips = {"NVIDIA": ("sm_90a", (9, 0)), "AMD": ("gfx942", "gfx942")}
+    target, device = chips[maker]
+    gpu = FakeGpu(KERNELS, maker, [device])
+    images = [{**IMAGE, "target": target, "offset": 0}]
+    later.bundle = replace(
+        later.bundle, target=target, facts={**later.bundle.facts, "images": images}
+    )
+    later.target = target
+    run = GpuExecutable(later.bundle, gpu.driver, later)
+    gpu.capturing, mode = STREAM, gpu.mode
     call(run, 2, 16)
-    assert codes(gpu) == [b"any "] and later.asked == [(0, (8, 16))]
-    gpu.capturing = None
+    assert codes(gpu) == [b"any ", b"few "] and gpu.mode == mode
     assert when(run, 2, 16) == FEW
-    gpu.capturing = STREAM
-    assert when(run, 2, 16) == FEW
-
-
-def test_a_call_after_a_capture(run, gpu, monkeypatch):
-    """Calls with torch's tensors are kept by what they are like, but not that one."""
-    monkeypatch.setitem(sys.modules, "torch", fake_torch(STREAM))
-    gpu.capturing = STREAM
-    run(FakeTensor(aligned((2, 16), "f2")))
-    gpu.capturing = None
-    run(FakeTensor(aligned((2, 16), "f2")))
-    assert codes(gpu) == [b"any ", b"few "]
 
 
 def test_another_thread_at_the_same_time(run, gpu, later):

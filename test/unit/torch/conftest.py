@@ -12,7 +12,7 @@ def interpreted(monkeypatch):
 
     programs = []
 
-    def fake_compile(program, target, on_demand=False):
+    def fake_compile(program, target):
         programs.append(program)
         assert target == "cpu"
 

@@ -106,6 +106,76 @@ def test_gradients_and_traces_see_the_operation(whole):
     assert torch.ops.neptune.attention.default in {n.target for n in traced.graph.nodes}
 
 
+@pytest.fixture
+def signatures(monkeypatch):
+    """The signatures that were made: what ran last needs none."""
+    seen = []
+    signature = again.signature
+    monkeypatch.setattr(again, "signature", lambda *given: seen.append(given) or signature(*given))
+    return seen
+
+
+def by_operation(q, k, v, scale=SCALE):
+    return torch.ops.neptune.attention(q, k, v, None, [], "", scale, False, False)[0]
+
+
+@pytest.mark.parametrize("door", [attention, by_operation])
+def test_the_call_that_ran_last_is_asked_first(whole, signatures, door):
+    for seed in range(4):
+        q, k, v = tensors(seed)
+        agree(door(q, k, v, scale=SCALE), wanted(q, k, v))
+    assert len(signatures) == 1 == len(whole)
+    fewer = tensors(5, rows=8)
+    for given in (fewer, (q, k, v), fewer):
+        agree(door(*given, scale=SCALE), wanted(*given))
+    assert len(signatures) == 4 and len(whole) == 2
+
+
+@pytest.mark.parametrize("door", [attention, by_operation])
+def test_what_ran_without_gradients_is_no_example_for_them(whole, signatures, door):
+    q, k, v = (x.requires_grad_() for x in tensors())
+    with torch.no_grad():
+        for _ in range(3):
+            assert door(q, k, v, scale=SCALE).grad_fn is None
+    for _ in range(3):
+        out = door(q, k, v, scale=SCALE)
+        assert out.grad_fn is not None
+    out.sum().backward()
+    agree(v.grad.sum((2, 3)), torch.full((2, 3), 9.0 * 16))
+    plain = [x.detach() for x in (q, k, v)]
+    assert door(*plain, scale=SCALE).grad_fn is None
+    assert door(q, *plain[1:], scale=SCALE).grad_fn is not None
+
+
+def test_modes_and_transforms_see_what_ran_last(whole):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    q, k, v = tensors()
+    for _ in range(2):
+        attention(q, k, v, scale=SCALE)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert type(attention(q, k, v, scale=SCALE)) is not torch.Tensor
+
+    def one(x):
+        return attention(x, k, v, scale=SCALE).sum()
+
+    found = torch.func.grad(one)(q)
+    expected = torch.func.grad(lambda x: wanted_single(x, k, v).sum())(q)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def wanted_single(q, k, v):
+    return (q @ k.mT * SCALE).softmax(-1) @ v
+
+
+def test_without_guards_of_torch(whole, signatures, monkeypatch):
+    monkeypatch.setattr(again, "_Guards", None)
+    for seed in range(3):
+        q, k, v = tensors(seed)
+        agree(attention(q, k, v, scale=SCALE), wanted(q, k, v))
+    assert len(signatures) == 3 and len(whole) == 1
+
+
 def test_modifiers_are_what_they_are_now(whole):
     """A closure that has another tensor, the same one with other numbers, or another number."""
     slopes, factor = torch.tensor([0.5, 0.25, 0.125]), 1.0

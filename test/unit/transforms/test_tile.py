@@ -58,6 +58,8 @@ def test_attention(sizes: list[int], want: list[int]) -> None:
         (256, 256, "f16", "held=24576,shared=163", (64, 64, 0, 0)),
         (256, 256, "f16", "held=24576,shared=99", (64, 32, 0, 0)),
         (512, 512, "f16", "held=24576,shared=99", (32, 16, 0, 0)),
+        (512, 512, "f16", "held=24576,shared=64", (16, 16, 0, 0)),  # one stage of it fits
+        (512, 512, "f32", "held=24576,shared=64", (16, 16, 0, 64)),  # whole columns do not fit
         (128, 128, "f32", "held=24576", (128, 32, 0, 0)),
         (128, 128, "f32", "held=24576,shared=99", (32, 32, 0, 0)),  # weights go there as well
         (64, 64, "f16", "least=16", (64, 64, 0, 0)),

@@ -15,7 +15,8 @@ from neptune_mlir.codegen.nvidia.ptxas import Cubin, Figures
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.family import Family
 from neptune_mlir.driver.kernel import Source
-from neptune_mlir.driver.on_demand import OnDemand, Recipe
+from neptune_mlir.driver.on_demand import LATER, Asked, OnDemand
+from neptune_mlir.driver.recipe import Recipe
 from neptune_mlir.pipelines import gpu, nvvm
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets import tuned
@@ -52,8 +53,12 @@ def text_of(name):
     return Source.of(PROGRAMS[name][0]()).text
 
 
+def asked(text, name):
+    return Asked(text, name, "sm_90a", None, "", None, tuned.current(), 3)
+
+
 def begin(name):
-    return OnDemand.begin(name, Recipe(text_of(name), name, "sm_90a", None, ""))
+    return OnDemand.begin(name, lambda: Recipe(asked(text_of(name), name)))[0]
 
 
 def taken(bundle, shapes):
@@ -95,12 +100,11 @@ def test_calls_take_the_images_of_the_whole_bundle(name):
 def test_what_was_made_is_kept(monkeypatch):
     name, shapes = "softmax", ROWS[0]
     first = begin(name)
-    assert not first.cached
     wanted = call(first, shapes)
     monkeypatch.setattr(Recipe, "begun", None)
     monkeypatch.setattr(Recipe, "made", None)
     again = begin(name)
-    assert again.cached and call(again, shapes) == wanted
+    assert call(again, shapes) == wanted
     assert again.bundle.to_bytes() == first.bundle.to_bytes()
 
 
@@ -113,11 +117,12 @@ def test_kept_without_the_rest():
 
 
 def test_the_bundle_has_all():
-    kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a", on_demand=True)
+    kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a")
     assert not kernel.cached
     bundle = kernel.bundle.to_bytes()
-    assert bundle == neptune_mlir.compile(text_of("softmax"), "sm_90a").bundle.to_bytes()
-    kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a", on_demand=True)
+    whole = compiler.compile_text(text_of("softmax"), "<program>", "sm_90a", None, None)
+    assert bundle == whole.to_bytes()
+    kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a")
     assert kernel.cached and kernel.bundle.to_bytes() == bundle
 
 
@@ -135,11 +140,18 @@ def test_the_tuning_table_stays(monkeypatch):
     assert seen and all(found is table for found in seen)
 
 
+def test_products_by_the_copy_engine():
+    """Where it moves rows of whole chunks, other rows have kernels for any call alone."""
+    text = Source.of(ops.rms_norm_matmul(dtype="bf16")).text
+    begun = Recipe(asked(text, "x")).begun()
+    assert len(begun.facts["images"]) == 2
+    plain, chunked, *later = begun.facts[LATER]["order"]
+    assert plain < chunked and later and all(x["chunks"] for x in later)
+
+
 def test_programs_that_have_no_such_images():
-    """Products whose rows may have whole chunks: what other rows get depends on these."""
-    program = ops.rms_norm_matmul(dtype="bf16")
-    text = Source.of(program).text
-    assert OnDemand.begin("x", Recipe(text, "x", "sm_90a", None, "")) is None
+    """Products in f32 whose rows may have whole chunks: what other rows get depends on these."""
+    assert Recipe(asked(Source.of(ops.rms_norm_matmul()).text, "x")).begun() is None
 
 
 def test_a_sketch_has_the_grids_of_the_plan():

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How the images of a program are made, each by itself or all (`driver/on_demand.py` asks).
+
+Which calls an image is for is known before it: from its case, or from the grid of its tile program
+(`pipelines.gpu.sketch`). So a call takes the same image as of the whole bundle, whatever was called
+before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from neptune_mlir.driver import verdicts
+from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
+from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
+from neptune_mlir.driver.on_demand import LATER, Asked, Later
+from neptune_mlir.errors import OutOfMemory, Refused
+from neptune_mlir.ir import bindings
+from neptune_mlir.pipelines import common, gpu
+from neptune_mlir.pipelines.cases import Conditions, blocks_of
+from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
+from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Expression, Plan
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.cpu import EFFORT
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A program by one way: by number of a case which calls it is for, and its tile program where
+    that had to be made to find out."""
+
+    family: Family
+    conditions: dict[int, Expression]
+    programs: dict[int, Lowering]
+
+
+class Recipe:
+    """How the images of a program are made, each by itself or all; only when one is not in the
+    cache is the program read at all. What was made is not made again for the whole bundle."""
+
+    def __init__(self, asked: Asked):
+        self._asked, self._target, self._entry = asked, asked.target, asked.entry
+        self._begun: common.Begun = {}
+        self._tiled: dict[bool, Tiled] = {}  # by whether rows are of whole chunks
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with (
+            bindings.lock, bindings.source_name(self._asked.source), tuned.using(self._asked.table),
+            verdicts.kept(), common.once(self._begun),
+        ):  # fmt: skip
+            effort = EFFORT.set(self._asked.effort)
+            try:
+                yield
+            finally:
+                EFFORT.reset(effort)
+
+    @cached_property
+    def _program(self) -> RaisedProgram:
+        asked = self._asked
+        return RaisedProgram(asked.text, asked.source, asked.schedule, asked.knobs)
+
+    @cached_property
+    def _chunked(self) -> tuple[RaisedProgram, Expression] | None:
+        return chunks_of(self._program, pipeline_of(self._target), self._target)
+
+    def whole(self) -> Bundle:
+        """The bundle of all images. Raises NeptuneError as `compile_text`."""
+        with self._at_work():
+            bundle: Bundle = bundle_of(self._program, self._target, self._entry)
+        return bundle
+
+    def begun(self) -> Bundle | None:
+        """See `on_demand.Making`. Raises NeptuneError as `compile_text`."""
+        with self._at_work(), tuned.questions() as asked:
+            pipeline = pipeline_of(self._target)
+            if not hasattr(pipeline, "begin_tiles"):
+                return None  # it has no images for some calls
+            chunked = None if self._chunked is None else self._taken()
+            moved = chunked is not None and moves(chunked.bundle)
+            if chunked is not None and not moved and self._tiled[True].conditions:
+                if has_products(self._program, pipeline, self._target):
+                    return None  # perhaps one of these moves chunks
+            plain = self._best(False, cases=not moved)
+            bundle: Bundle = plain.bundle
+            order: list[Any] = [0, *self._later(False, None)]
+            if chunked is not None and self._chunked is not None:
+                order += [len(bundle.code), *self._later(True, self._chunked[1])]
+                bundle = bundle.adding(chunked.bundle, self._chunked[1])
+            ways = [plain.way, -1 if chunked is None else chunked.way]
+            bundle = finished(bundle, self._program, [self._target], asked)
+        order = [x if isinstance(x, int) else asdict(x) for x in order]
+        return replace(bundle, facts={**bundle.facts, LATER: {"ways": ways, "order": order}})
+
+    def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
+        """See `on_demand.Making`."""
+        with self._at_work():
+            tiles = self._by(later.chunks, ways[later.chunks])
+            family = tiles.family
+            case = family.program.cases(family.lowering)[later.case]
+            variant = tiles.programs.pop(later.case, None)
+            if variant is None:
+                made = family.program.variant(family.lowering, self._target, case)
+                variant = next(made, None)
+            if variant is None or str(variant.module) == family.tiles:
+                return None
+            found: Bundle | None = family.finished(case, variant, family.begin(variant))
+        return None if found is None else found.with_data(self._program.constants)
+
+    def _best(self, chunks: bool, cases: bool = True) -> Best:
+        """The bundle for any call. While the code generator runs, it is found which calls take
+        other images, where there may be such."""
+        tried: list[Tiled] = []
+        pipeline = pipeline_of(self._target)
+
+        def meanwhile(family: Family, plan: Plan) -> None:
+            tried.append(self._cases(family, plan) if cases else Tiled(family, {}, {}))
+
+        found = best(
+            self._of(chunks), pipeline, self._target, self._entry, cases=False, meanwhile=meanwhile
+        )
+        self._tiled[chunks] = next(tiles for tiles in tried if tiles.family is found.family)
+        return found
+
+    def _taken(self) -> Best | None:
+        """For rows of whole chunks, where the target takes that."""
+        try:
+            return self._best(True)
+        except (OutOfMemory, Refused):
+            return None
+
+    def _of(self, chunks: bool) -> RaisedProgram:
+        return self._chunked[0] if chunks and self._chunked else self._program
+
+    def _by(self, chunks: bool, way: int) -> Tiled:
+        """The program by the way of this number, where another process began the bundle."""
+        if chunks not in self._tiled:
+            ways = tiled(self._of(chunks), pipeline_of(self._target), self._target, self._entry)
+            self._tiled[chunks] = Tiled(next(itertools.islice(ways, way, None)), {}, {})
+        return self._tiled[chunks]
+
+    def _later(self, chunks: bool, calls: Expression) -> list[Later]:
+        """The images for some of these calls (None: any)."""
+        return [
+            Later(when if calls is None else ["and", calls, when], chunks, number)
+            for number, when in self._tiled[chunks].conditions.items()
+        ]
+
+    def _cases(self, family: Family, plan: Plan) -> Tiled:
+        """The cases of a program by one way; `plan`: that for any call. (What
+        `RaisedProgram.variants` leaves out is left out, but cases whose calls are known have no
+        tile program yet.)"""
+        made = Tiled(family, {}, {})
+        if not family.lowering.has_variants:
+            return made
+        conditions, seen, widest = Conditions(plan), {family.tiles}, False
+        for number, case in enumerate(family.program.cases(family.lowering)):
+            if case.is_known:
+                made.conditions[number] = case.condition
+            if case.is_known or (widest and case.is_for_portable):
+                continue
+            variant = next(family.program.variant(family.lowering, self._target, case), None)
+            text = "" if variant is None else str(variant.module)
+            if variant is None or text in seen:
+                continue
+            seen.add(text)
+            widest |= case.merged
+            sketched = gpu.sketch(variant.module, self._target, self._entry)
+            when = conditions.of(replace(case, blocks=blocks_of(variant.module)), sketched)
+            if when is not None:
+                made.conditions[number], made.programs[number] = when, variant
+        return made
