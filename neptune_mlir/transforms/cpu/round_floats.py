@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.algebra.numeric import MIX
+from neptune_mlir.algebra.numerics.rounding import MIX
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.transforms.registry import register
