@@ -9,7 +9,8 @@ Both are measured against the program in float64. The rule, for every result:
   of a row, the program as written leaves the range of its types: the fused one may give what
   either gives, or anything that is not finite, or 0 (which dividing by an overflow makes). It is
   luck whether noise overflows: it may where it does, unfused, when inputs move by a last place.
-  Where more range (`ranged`) leaves less than a quarter of its error, a 64th of a row is enough.
+  Where more range (`ranged`) leaves less than a quarter of its error, 2^13 ulps are enough, or a
+  64th of a row.
   What it gives with more range is right there, too.
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
@@ -34,7 +35,8 @@ Both are measured against the program in float64. The rule, for every result:
   on inputs that differ in the last place, and the bound holds for the root mean square over these,
   which is known the better the more there are: what is close to the bound is run more often.
 * A row that a change in the last place of the inputs moves by a quarter of its size or more has
-  no digits to lose: errors up to that movement are accepted.
+  no digits to lose: errors up to that movement are accepted, and up to twice what the program as
+  written makes of it with other roundings (below).
 * A row that is 0 because its inputs are equal (a variance), or no more than the rounding of that,
   may be off by what a last place of each of them would make of it. The last place of a 0 that an
   exponent is made of is that of the largest number beside it.
@@ -65,9 +67,9 @@ Both are measured against the program in float64. The rule, for every result:
   masks, no rounding moves else). The bound has to hold there. The input has to be like these:
   float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
   last place (up to 4 times).
-  With some of ROUNDINGS other roundings the program as written has, on the input itself, at least
-  half of the error of the fused one. A row that is 0 because its inputs are equal may be off by
-  what the unfused program makes of other numbers that are.
+  With some of ROUNDINGS other roundings (below) the program as written has at least half of the
+  error of the fused one on the input itself. A row that is 0 because its inputs are equal may be
+  off by what the unfused program makes of other numbers that are.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
@@ -106,8 +108,8 @@ TIMES = 2.0
 SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
 NO_DIGITS = 0.25
 OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
-OFF = 2.0**-6  # the same, where more range gives it back
 GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
+OFF = 2.0**-6  # of the size of a row, at most: GARBAGE, where more range gives back what is lost
 DIGITS_OF_F32 = 24  # in bits
 LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
 SMALL_PRODUCTS = 0.25  # of the error of an unfused program: less with more range, and range is why
@@ -139,11 +141,12 @@ def rounded(values: Any, dtype: str) -> Array:
 
 
 def _rounded_float8(values: Array) -> Array:
-    """The nearest e4m3; beyond the largest it is the largest (as `cvt.satfinite` has it)."""
+    """The nearest e4m3; finite numbers beyond the largest are the largest, infinities NaN."""
     exponent = np.frexp(values)[1] - 1
     unit = 2.0 ** (np.maximum(np.where(np.isfinite(values), exponent, 0), -6) - 3.0)
     largest = LARGEST["f8E4M3FN"]
-    return np.asarray(np.clip(np.rint(values / unit) * unit, -largest, largest))
+    found = np.clip(np.rint(values / unit) * unit, -largest, largest)
+    return np.where(np.isfinite(values), found, np.nan)
 
 
 def bound(unfused: Any, dtype: str = "f32") -> Any:
@@ -360,7 +363,8 @@ class Comparison:
         few of these: something overflowed on the way."""
         off, still = (self._rows(np.where(known, a - exact, 0.0)) for a in (unfused, ranged))
         size = self._rows(np.where(known, exact, 0.0))
-        return _spread((off > OFF * size) & (still < SMALL_PRODUCTS * off), exact)
+        limit = min(OFF, GARBAGE * EPSILON[self.dtype])
+        return _spread((off > limit * size) & (still < SMALL_PRODUCTS * off), exact)
 
     def _rows(self, values: Array) -> Array:
         """The norms of the rows."""
@@ -519,6 +523,15 @@ class Comparison:
                 none (f64), and its errors on the other inputs count.
         """
         over = self._judged_rows() > self.within * self.bound
+        most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
+        slack = self.bound_of(0.0) * EPSILON[self.dtype] * self._sizes[0]
+        off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
+        if turned is not None:  # rows that are noise: as much as another rounding makes of them
+            own = norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
+            noise = (self._movement() >= NO_DIGITS * own) & (off <= TIMES * most + slack)
+            if not (over & ~noise).any():
+                return 0.0
+            over &= ~noise
         if away.strangers or not over.any():
             return None
         size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
@@ -528,15 +541,11 @@ class Comparison:
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)
         bound = np.maximum(away.bound, np.where(times > TIMES, times * unfused, 0.0))
-        most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
-        slack = self.bound_of(0.0) * EPSILON[self.dtype] * self._sizes[0]
         if self._made is not None:  # zeros: in what the program as written makes of others
-            zeros = self._nothing(norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs))
-            zeros &= self._nothing(size)
+            zeros = self._nothing(self._sizes[0]) & self._nothing(size)
             alike |= zeros
             bound = np.where(zeros, TIMES * unfused, bound)
             times = np.where(zeros, TIMES, times)
-        off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
         if not (alike & (off <= times * most + slack))[over].all():
             return None
         return float(np.max(fused[over] / np.maximum(bound[over], SMALLEST["f64"])))

@@ -36,6 +36,14 @@ _WEIGHTS = ("weights 0 or 1", "weights 0 at the start", "weights 0 at the end", 
 _MEAN, _SMALL, _LARGE = "mean 1e+03", "magnitude 1e-20", "magnitude 1e+20"
 
 
+# Constants further from 1 make of all forms alike nothing, or one element, that an exponent sees.
+_USUAL = 2.0**20
+
+
+def _times(form: hostile.Form, unit: float) -> hostile.Form:
+    return lambda g, s: form(g, s) * unit
+
+
 @dataclass(frozen=True)
 class StressInput:
     """An input: its shape, which dimension runs along the stream, and what it may hold."""
@@ -44,11 +52,15 @@ class StressInput:
     along: int | None
     dtype: str
     role: str
+    unit: float = 1.0  # what an exponent counts as 1
 
     @property
     def forms(self) -> dict[str, hostile.Form]:
         found = hostile.forms(self._turned, self.dtype, self.role)
         found = {n: f for n, f in found.items() if not any(s in n for s in _SPARED)}
+        if self.unit != 1.0:
+            found |= {f"{n}, in units of the exponent": _times(f, self.unit)
+                      for n, f in PLAIN.items()}  # fmt: skip
         return PLAIN | found if is_float(self.dtype) else found
 
     @property
@@ -145,8 +157,33 @@ def scores_of(terms: Sequence[Term]) -> set[Any]:
     return {n.attr for call in calls for n in walk(call) if n.op == "read"}
 
 
+def _units(terms: Sequence[Term]) -> dict[Any, float]:
+    """The inputs that exponents multiply by constants far from 1, and what makes 1 of them."""
+    found: dict[Any, float] = {}
+    seen: set[tuple[Term, float]] = set()
+
+    def visit(t: Term, factor: float) -> None:
+        if factor == 0 or (t, factor) in seen:
+            return
+        seen.add((t, factor))
+        if t.op == "read" and not 1 / _USUAL < factor < _USUAL:
+            found[t.attr] = 1 / factor
+        elif t.op == "mul" and (known := [a for a in t.args if a.op == "const"]):
+            for a in t.args:
+                visit(a, factor * abs(known[0].value))
+        elif t.op == "div" and t.args[1].op == "const":
+            visit(t.args[0], factor / abs(t.args[1].value) if t.args[1].value else 0.0)
+        elif t.op in ("add", "sub", "neg", "abs", "max", "min", "select", "cast"):
+            for a in t.args:
+                visit(a, factor)
+
+    for call in (n for t in terms for n in walk(t) if n.op in ("exp", "exp2")):
+        visit(call.args[0], 1.0)
+    return {key: unit for key, unit in found.items() if np.isfinite(unit)}
+
+
 def _tensors(terms: Sequence[Term], axis: int, extents: tuple[int, ...]) -> dict[Any, StressInput]:
-    domain, scores = Domain(extents, {}, {}), scores_of(terms)
+    domain, scores, units = Domain(extents, {}, {}), scores_of(terms), _units(terms)
     found: dict[Any, StressInput] = {}
     for n in dict.fromkeys(n for t in terms for n in walk(t) if n.op == "read"):
         shape = tuple(int(evaluate(i, domain, {}).max()) + 1 for i in n.args)
@@ -156,5 +193,5 @@ def _tensors(terms: Sequence[Term], axis: int, extents: tuple[int, ...]) -> dict
             shape = tuple(max(a, b) for a, b in zip(shape, before.shape, strict=True))
             along = before.along if along is None else along
         role = "score" if n.attr in scores else "value"
-        found[n.attr] = StressInput(shape, along, n.dtype, role)
+        found[n.attr] = StressInput(shape, along, n.dtype, role, units.get(n.attr, 1.0))
     return found

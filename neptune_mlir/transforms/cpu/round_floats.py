@@ -2,15 +2,15 @@
 """Pass `round-floats`: what scalar code computes in f64 is rounded to fewer digits.
 
 For the program as written in f64 (`widen-floats`): with `digits=24` its errors are those of an f32
-program, and its range is that of f64. It runs on loops, where the sums of reductions are operations
-as any other, in the order that `reorder-sums` gave them. Rounding to nearest is two products and
-two differences (Veltkamp): with c = (2^29 + 1) x, c - (c - x).
+program, and its range is that of f64. It runs on loops, where the sums of reductions are
+operations as any other, in the order that `reorder-sums` gave them. Rounding to nearest is two
+products and two differences (Veltkamp): with c = (2^29 + 1) x, c - (c - x).
 
-With `numbered=true` the function takes one more argument, the number of a way to round: up where a
-result is further up between two neighbours than a mark of theirs (a hash of them and of the
-number), and down where it is not. That is a rounding as any other: a number that has no more digits
-stays, equal numbers stay equal, and order stays. What a program makes with one rounding and not
-with another is luck (numerics.md).
+With `numbered=true` the function takes one more argument, the number of a way to round: up where
+a result is further up between two neighbours than a mark of theirs (a hash of them and of the
+number), and down where it is not. That is a rounding as any other: a number that has no more
+digits stays, equal numbers stay equal, and order stays. What a program makes with one rounding and
+not with another is luck (numerics.md).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 // RUN: neptune-opt %s --round-floats=digits=24 | filecheck %s
-// RUN: neptune-opt %s --round-floats=digits=24,numbered=true | filecheck %s --check-prefix=NUMBER
+// RUN: neptune-opt %s --round-floats=digits=24,numbered=true | filecheck %s --check-prefix=TURNED
 // RUN: neptune-opt %s --round-floats | filecheck %s --check-prefix=NONE
 
 // What is computed is rounded, sums too; choices are not.
-// CHECK-LABEL: func.func @f(%{{.*}}: f64, %{{.*}}: f64, %{{.*}}: i1, %{{.*}}: memref<f64>) {
+// CHECK: func.func @f(%{{.*}}: f64, %{{.*}}: f64, %{{.*}}: i1, %{{.*}}: memref<f64>) {
 // CHECK: %[[SCALED:.*]] = arith.mulf
 // CHECK: %[[HIGH:.*]] = arith.mulf %[[SCALED]], %{{.*}} : f64
 // CHECK-NEXT: %[[REST:.*]] = arith.subf %[[HIGH]], %[[SCALED]] : f64
@@ -15,16 +15,16 @@
 // CHECK: arith.mulf %[[SUM]]
 
 // The number of a rounding is the last argument; the mark of the lower neighbour decides.
-// NUMBER-LABEL: func.func @f(%{{.*}}: f64, %{{.*}}: f64, %{{.*}}: i1, %{{.*}}: memref<f64>, %[[K:.*]]: i64) {
-// NUMBER: %[[SCALED:.*]] = arith.mulf
-// NUMBER: %[[BITS:.*]] = arith.bitcast %[[SCALED]] : f64 to i64
-// NUMBER: %[[FURTHER:.*]] = arith.andi %[[BITS]]
-// NUMBER: %[[DOWN:.*]] = arith.xori %[[BITS]], %[[FURTHER]]
-// NUMBER: %[[OF:.*]] = arith.muli %[[K]]
-// NUMBER: arith.xori %[[DOWN]], %[[OF]]
-// NUMBER: %[[UP:.*]] = arith.cmpi ugt, %[[FURTHER]]
-// NUMBER: %[[ROUNDED:.*]] = arith.bitcast %{{.*}} : i64 to f64
-// NUMBER: arith.select %{{.*}}, %[[ROUNDED]], %{{.*}} : f64
+// TURNED: func.func @f(%{{.*}}: f64, %{{.*}}: f64, %{{.*}}: i1, %{{.*}}: memref<f64>, %[[K:.*]]: i64) {
+// TURNED: %[[SCALED:.*]] = arith.mulf
+// TURNED: %[[BITS:.*]] = arith.bitcast %[[SCALED]] : f64 to i64
+// TURNED: %[[FURTHER:.*]] = arith.andi %[[BITS]]
+// TURNED: %[[DOWN:.*]] = arith.xori %[[BITS]], %[[FURTHER]]
+// TURNED: %[[OF:.*]] = arith.muli %[[K]]
+// TURNED: arith.xori %[[DOWN]], %[[OF]]
+// TURNED: %[[UP:.*]] = arith.cmpi ugt, %[[FURTHER]]
+// TURNED: %[[ROUNDED:.*]] = arith.bitcast %{{.*}} : i64 to f64
+// TURNED: arith.select %{{.*}}, %[[ROUNDED]], %{{.*}} : f64
 
 // NONE-LABEL: func.func @f
 // NONE-NEXT: arith.mulf

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Other roundings than to nearest, and what the rule of `--check` makes of them."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+
+from neptune_mlir.algebra.numeric import Domain, with_digits
+from neptune_mlir.algebra.numerics.accuracy import EPSILON, rounded
+from neptune_mlir.algebra.numerics.judge import ROUNDINGS, Programs, judge
+from neptune_mlir.driver.compiler import compile_reference
+from neptune_mlir.driver.kernel import Source
+from neptune_mlir.frontend import notation as N
+from support.hostile_runs import programs_of
+
+ULP = EPSILON["f32"]
+
+
+def turned(values, number):
+    domain = Domain((), {}, {}, digits=24, rounding=np.array([number]))
+    return with_digits(np.asarray(values, float)[None], domain)[0]
+
+
+def test_a_rounding_keeps_what_needs_none_and_order():
+    generator = np.random.default_rng(0)
+    values = np.sort(np.concatenate([generator.standard_normal(500), 1 + 1e-8 * np.arange(500)]))
+    nearest = values.astype("f4")
+    differ = []
+    for number in (1, 2, 63):
+        found = turned(values, number)
+        assert (found == found.astype("f4")).all() and (np.diff(found) >= 0).all()
+        assert (np.abs(found - values) < ULP * np.abs(values)).all()
+        assert (turned(found, number) == found).all()
+        differ.append((found != nearest).mean())
+    assert all(0.1 < part < 0.4 for part in differ)
+    assert np.isinf(turned([np.inf, -np.inf], 5)).all() and np.isnan(turned([np.nan], 5)).all()
+
+
+PRODUCT = """func.func @f(%x: tensor<64xf32>, %y: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = arith.mulf %x, %y : tensor<64xf32>
+  return %0 : tensor<64xf32>
+}"""
+
+
+def test_the_pass_rounds_as_numpy_does():
+    x, y = np.random.default_rng(1).standard_normal((2, 64)).astype("f4").astype(float)
+    run = compile_reference(PRODUCT, "f", None, digits=24, numbered=True)
+    for number in (1, 2, 77):
+        assert (run(x, y, rounding=number) == turned(x * y, number)).all()
+
+
+def test_sums_have_few_digits_too():
+    """They are operations of a nest's combiner, which nothing rounded before."""
+    program = N.Program("total")
+    i, j = program.axis("i", 3), program.axis("j", 1000)
+    x = program.input("x", i, j)
+    total = N.sum(x[i, j], j)
+    program.output(total, *total.axes)
+    run = compile_reference(Source.of(program).text, "f", None, digits=24)
+    data = np.random.default_rng(2).standard_normal((3, 1000)).astype("f4")
+    assert (run(data.astype(float)) == np.add.accumulate(data, 1)[:, -1]).all()
+
+
+ROOT = """func.func @f(%x: tensor<6xf32>) -> tensor<6xf32> {
+  %large = arith.constant dense<1.0e9> : tensor<6xf32>
+  %some = arith.constant dense<20.0> : tensor<6xf32>
+  %0 = arith.addf %x, %large : tensor<6xf32>
+  %1 = arith.subf %0, %large : tensor<6xf32>
+  %2 = arith.subf %1, %some : tensor<6xf32>
+  %3 = math.sqrt %2 : tensor<6xf32>
+  return %3 : tensor<6xf32>
+}"""
+
+
+def test_a_nan_may_be_the_luck_of_a_rounding():
+    """x + 1e9 is a multiple of 64, whatever the last place of x is: the root of x - 20 is one of 44
+    or of -20 where x is from 0 to 64."""
+    x = np.array([10.5, 33.7, 50.3, -30.5, 1000.2, 64.0])
+    written = programs_of(ROOT)
+    assert np.isnan(written.unfused([x])[0]).tolist() == [True, False, False, True, False, False]
+
+    def strange(made):
+        fused = lambda values: [np.where(made < 0, np.nan, np.sqrt(np.abs(made)))]  # noqa: E731
+        return judge(replace(written, fused=fused), [x])[0].strangers
+
+    nearest = np.array([-20.0, 44.0, 44.0, -20.0, 1004.0, 44.0])
+    assert not strange(nearest)
+    assert not strange(np.array([44.0, -20.0, -20.0, -20.0, 940.0, 44.0]))
+    for k in (3, 4, 5):  # with no rounding
+        assert strange(np.where(np.arange(6) == k, -nearest, nearest)) == 1
+
+
+def test_errors_that_stay_are_those_of_other_roundings():
+    """Ones and zeros: what the fused program loses, the one as written may lose on this input."""
+    ones = np.array([[1.0, 0.0, 1.0]] * 3)
+
+    def verdict(fused, written, beside=2.0):
+        def run(values):
+            at_input = np.array_equal(values[0], ones)
+            return [1 + ULP * (fused if at_input else beside) * np.ones(3)]
+
+        numbers = itertools.cycle([3.0, -2.0])
+        unfused = lambda x: [1 + ULP * next(numbers) * np.ones(3)]  # noqa: E731
+        exact = lambda x: [np.ones(3)]  # noqa: E731
+        other = lambda n: lambda x: [1 + ULP * written * n / ROUNDINGS * np.ones(3)]  # noqa: E731
+        of = Programs(run, unfused, exact, ("f32",), ("f32",), otherwise=other)
+        return judge(of, [ones])[0].ok
+
+    assert verdict(20.0, 10.0)
+    assert not verdict(20.0, 5.0)  # with no rounding half of it
+    assert not verdict(20.0, 10.0, 14.0)  # not on this input alone
+    assert not verdict(60.0, 20.0)
+
+
+def test_small_rows_of_16_bit_arguments_hide_nothing():
+    """How far a row moves is measured by the last place of the arguments: of f16 that is 2^13 of
+    f32's, and errors of a small row were compared with the mean row."""
+    x = rounded(np.random.default_rng(5).random((4, 8)) + 1, "f16")
+    x[0] *= 2.0**-10
+    total = lambda x: x.sum(1)  # noqa: E731
+
+    def planted(ulps):
+        fused = lambda values: [total(values[0]) * (1 + ULP * ulps)]  # noqa: E731
+        exact = lambda values: [total(values[0])]  # noqa: E731
+        return judge(Programs(fused, exact, exact, ("f16",), ("f32",)), [x])[0]
+
+    assert planted(3.0).ok
+    assert not planted(40.0).ok
+
+    def small(values):
+        found = total(values[0])
+        found[0] *= 1 + 100 * ULP
+        return [found]
+
+    exact = lambda values: [total(values[0])]  # noqa: E731
+    assert not judge(Programs(small, exact, exact, ("f16",), ("f32",)), [x])[0].ok
