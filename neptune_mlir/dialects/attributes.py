@@ -54,8 +54,8 @@ CHIP = Attribute(
     writers=("pipelines.lowering",),
     readers=(
         "analysis.paged_reads", "transforms.gpu.longest_first", "transforms.schedule.cut_rows",
-        "transforms.schedule.tile", "transforms.tiling.skip_dead_tiles",
-        "transforms.tiling.widen_factors"),
+        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+        "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",
@@ -67,7 +67,7 @@ IN_TWO = Attribute(
     "in_two", LISTS, "func.func",
     "arguments that calls may give as two arrays, one behind the other: argument, dimension",
     writers=("frontend.emit",),
-    readers=("codegen.nvidia.in_two",),
+    readers=("codegen.nvidia.in_two", "transforms.tiling.lower_to_tiles"),
 )  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
@@ -420,10 +420,7 @@ LAYOUT = Attribute(
 LAYOUTS = Attribute(
     "layout", TEXTS, "scf.for, scf.if",
     'the layout of each result; "" for a scalar',
-    writers=(
-        "transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling",
-        _PIPELINE,
-    ),
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
         "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
         _PIPELINE,

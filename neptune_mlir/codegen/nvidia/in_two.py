@@ -3,13 +3,15 @@
 
 The producer of a specialised kernel brings each tile from the array that it lies in: of both there
 are tensor maps. One of the arrays may be on its way from another device when the kernel begins. A
-word in memory counts how many *lanes* of it have come (points of the dimensions in front of that
-one, in order); before the first tile of that array that a program reads, the producer waits for its
-lane.
+word in memory counts what of it has come: *lanes* (points of the dimensions in front of that one,
+in order), or positions of all lanes, from the last one down. Before the first tile of that array
+that a program reads, and where further ones may not be there yet, the producer waits until the word
+counts the tile. Streams that a mask ends run backward (`lower-to-tiles`), to the first array.
 
 The launch passes, of each such argument: where the second array begins along the dimension, the
 address of the word, between which positions it matters, milliseconds after which the kernel ends in
-an error, and how many lanes a step along each dimension in front is.
+an error, in steps of how many positions these come, how much a position counts, and how much a step
+along each dimension in front does.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from neptune_mlir.ir.bindings import ir
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
-NUMBERS = 4  # i32 values of an argument, but for those of its lanes
+NUMBERS = 6  # i32 values of an argument, but for those of its lanes
 
 
 @dataclass
@@ -78,16 +80,20 @@ class InTwo:
     def place_tile(self, kernel: SpecializedWriter, offsets: list[Any], first: Any) -> Any:
         """Wait for what a tile at `offsets` is made of, and let them count from the start of its
         array. Whether that is the second one. `first`: whether no tile came before."""
-        s, (word, begin, low, high, timeout, *lanes) = kernel.s, self.values
+        s, (word, begin, low, high, timeout, unit, row, *lanes) = kernel.s, self.values
         at = offsets[self.dim]
-        lane = s.value(0)
-        for offset, step in zip(offsets, lanes, strict=False):
-            lane = s.add(lane, s.mul(offset, s.value(step)))
-        low, high, begin = (s.value(x) for x in (low, high, begin))
-        late = s.both(s.less(s.sub(low, 1), at), s.less(at, high))
-        asked = s.op("arith.ori", [s.equal(at, low), first], s.i1)
-        with under(s, s.both(late, asked)):
-            hopper.await_count(word, s.value(lane, s.i32), timeout)
+        low, high, begin, row = (s.value(x) for x in (low, high, begin, row))
+        with under(s, s.both(s.less(s.sub(low, 1), at), s.less(at, high))):
+            left = s.value(s.sub(high, at))  # positions, those of the tile the first ones
+            others = s.value(s.sub(left, 1))
+            passed = s.mul(others, row)
+            for offset, step in zip(offsets, lanes, strict=False):
+                passed = s.add(passed, s.mul(offset, s.value(step)))
+            inside = s.op("arith.remui", [s.value(others, s.i32), unit], s.i32)
+            begins = s.less(s.value(inside), self.rows)  # a step: the tile has its last position
+            ends = s.op("arith.ori", [s.equal(at, low), begins], s.i1)
+            with under(s, s.op("arith.ori", [ends, first], s.i1)):
+                hopper.await_count(word, s.value(passed, s.i32), timeout)
         behind = s.less(s.sub(begin, 1), at)
         offsets[self.dim] = s.value(s.sub(at, s.select(behind, begin, s.value(0))))
         return behind

@@ -15,6 +15,8 @@ from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLa
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
 ALIGNED = 128  # what a number of rows that is chosen is a multiple of
+AT_ONCE = 128  # programs of a kernel that a GPU runs side by side, about
+PARTS = 4  # of data that come in two steps: the last step is one of them
 LATE = 3  # of so many rows one waits for parts to travel
 
 
@@ -168,6 +170,10 @@ class Together:
     border: int
     needed: Piece
 
+    def has_both(self, call: Call, traveling: str) -> bool:
+        """Whether a call has data of both devices."""
+        return call.spans[traveling][0] < self.border < call.spans[traveling][1]
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -289,6 +295,19 @@ class ShardSchedule:
             self._together[rank] = self._found_together(rank)
         return self._together[rank]
 
+    def rows_at_once(self, rank: int, lanes: int) -> int:
+        """In multiples of how many positions the other device's data come to a device that reduces
+        them in so many lanes by `together`, from the last one down. 0: they come lane by lane,
+        which is right where the programs of some lanes follow those of others."""
+        found = self.together(rank)
+        if found is None or found.own_first:
+            return 0
+        rows, columns = self.plan.axes
+        spans = [c.spans[rows] for c in found.calls if found.has_both(c, columns)]
+        programs = lanes * sum(-(-(b - a) // ALIGNED) for a, b in spans)
+        length = found.needed[1] - found.needed[0]
+        return 0 if programs > AT_ONCE or length % (PARTS * ALIGNED) else length // PARTS
+
     def _found_together(self, rank: int) -> Together | None:
         if self.devices != 2 or not self.plan.carries:
             return None
@@ -297,7 +316,9 @@ class ShardSchedule:
         own = self.pieces(rank, rank)
         theirs = _within(self.layouts[columns].pieces[other], needed)
         lengths = self.layouts[columns].lengths[rank], needed[1] - needed[0]
-        for own_first in (True, False):
+        # kernels begin with their own: at the end, where a mask ends what they read
+        ends = any(f.positions.get(columns, 0) < 0 for f in self.plan.masks.forms)
+        for own_first in (False, True) if ends else (True, False):
             pair = (own[columns], theirs) if own_first else (theirs, own[columns])
             calls = self.plan.masks.calls({**own, columns: (*pair[0], *pair[1])}, self.sizes)
             border = lengths[not own_first]

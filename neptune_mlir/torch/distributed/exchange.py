@@ -32,13 +32,15 @@ class Offer:
     """What processes give each other in a call: `tensors` are this process's, and travel along
     `dims`. `counted`: kernels begin before all has come; so lanes go one group after the other (of
     all tensors those points of the dimensions in front of that one), and a word in the reader's
-    memory says how many have come."""
+    memory says how many have come. To a reader that `rows` has a number for, positions of all lanes
+    go, from the last one down, and counts are multiples of it."""
 
     tensors: Sequence[torch.Tensor]
     dims: Sequence[int]
     shapes: Shapes
     needed: Needed
     counted: bool = False
+    rows: Callable[[int], int] = lambda reader: 0
 
 
 class Open(Protocol):
@@ -186,7 +188,10 @@ class CopyExchange:
                     x.record_stream(memory.side)
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
                 if offer.counted:
-                    _send_lanes(memory, reader, both, offer.dims)
+                    if unit := offer.rows(reader):
+                        _send_positions(memory, reader, both, offer.dims, unit)
+                    else:
+                        _send_lanes(memory, reader, both, offer.dims)
                     continue
                 for to, x in both:
                     _copy(to, x)
@@ -196,6 +201,12 @@ class CopyExchange:
         assert self._memory is not None
         self._memory.wait(owner)
         return self._found.pop(owner)
+
+    @property
+    def side(self) -> torch.cuda.Stream:
+        """The stream of this process's copies."""
+        assert self._memory is not None
+        return self._memory.side
 
     def coming(self, owner: int) -> tuple[list[torch.Tensor], int, int]:
         """What a process offered, counted, on its way; the address of the word that counts its
@@ -227,6 +238,19 @@ def _send_lanes(
         for to, x in flat:
             _copy(to[begin:end], x[begin:end])
         memory.count(reader, end)
+
+
+def _send_positions(
+    memory: _Shared, reader: int, both: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    dims: Sequence[int], unit: int,
+) -> None:  # fmt: skip
+    """Copy positions of all lanes, from the last one down, and let the reader know: two times, for
+    each costs as much as copying some megabytes, and few at last, for these are waited for."""
+    size = both[0][1].shape[dims[0]]
+    for begin, end in ((unit, size), (0, unit)):
+        for (to, x), dim in zip(both, dims, strict=True):
+            _copy(to.narrow(dim, begin, end - begin), x.narrow(dim, begin, end - begin))
+        memory.count(reader, size - begin)
 
 
 class Gifts(Open, Protocol):
@@ -298,6 +322,7 @@ class CopyGifts:
         torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
 
 
+FAILING = 1000  # milliseconds that an error may take to reach the host
 _FIRST = 1  # channel of signals; torch's barrier has 0
 _COUNTS = 3  # channel of counts
 GROUP, GROUPS = 1 << 23, 8  # least bytes of lanes that are told at once, and how often at most
@@ -327,7 +352,8 @@ class _Shared:
         self._turn, self._counts = 0, False
         options = getattr(group._get_backend(device), "options", None)
         timeout = getattr(options, "_timeout", dist.default_pg_timeout)
-        self.timeout = int(timeout.total_seconds() * 1000)
+        whole = int(timeout.total_seconds() * 1000)
+        self.timeout = whole - min(FAILING, whole // 4)
 
     @classmethod
     def of(cls, group: dist.ProcessGroup, device: torch.device, room: int, use: str) -> _Shared:
@@ -379,7 +405,7 @@ class _Shared:
 
     def wait(self, source: int) -> None:
         """Let the current stream wait for a signal, and take it back. The wait is a kernel, which
-        ends in an error after the group's time-out."""
+        ends in an error within the group's time-out."""
         channel = _FIRST + self._turn
         self._handle.wait_signal(source, channel=channel, timeout_ms=self.timeout)
 

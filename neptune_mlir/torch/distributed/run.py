@@ -10,8 +10,8 @@ the order of `ShardSchedule`, whoever came first, so results have the same bits 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
@@ -28,6 +28,7 @@ from neptune_mlir.runtime.shards.plan import (
     ShardSchedule,
     Stretch,
 )
+from neptune_mlir.torch.distributed.beside import Beside
 from neptune_mlir.torch.distributed.exchange import (
     CopyExchange,
     CopyGifts,
@@ -82,7 +83,7 @@ class ShardedKernel:
         ] and not any(traveling in (r.axes or ()) for r in results)  # fmt: skip
         self.layouts, self.form = layouts, form
         self._schedules: dict[Any, ShardSchedule] = {}
-        self.beside = functools.cache(_Beside)
+        self.beside = functools.cache(Beside)
 
     def __call__(self, *arguments: Any, layouts: Mapping[str, ShardLayout] | None = None) -> Any:
         """This process's pieces of the results.
@@ -231,7 +232,7 @@ class _ShardCall:
         exchange.start(Offer(
             [self.arguments[a.name] for a in moving],
             [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
-            counted,
+            counted, self._rows_at_once,
         ))  # fmt: skip
         return moving, exchange
 
@@ -240,6 +241,12 @@ class _ShardCall:
         if self.gathers:
             return 0, self.schedule.layouts[self.traveling].lengths[owner]
         return self.schedule.needed(reader, owner)
+
+    def _rows_at_once(self, reader: int) -> int:
+        """In multiples of how many positions of all lanes a process gets another one's data."""
+        axes = self.plan.joins[self.traveling].results[0].axes or ()
+        lanes = axes[: axes.index(self.plan.axes[0])]
+        return self.schedule.rows_at_once(reader, math.prod(self.extents[a] for a in lanes))
 
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
@@ -313,14 +320,18 @@ class _ShardCall:
                     second.narrow(dim, 0, high - found.border))  # fmt: skip
             if not self.copies:
                 return torch.cat(pair, dim)
-            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout)
+            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout, unit)
 
         def is_both(call: Call) -> bool:
-            return call.spans[self.traveling][0] < found.border < call.spans[self.traveling][1]
+            return found.has_both(call, self.traveling)
 
-        # those that wait for nobody are first, and the others take over where they end
+        # where all programs that wait run at once, those that wait for nobody are first, and they
+        # take over where these end; else they are first, and the others fill their end
+        unit = self._rows_at_once(rank)
         beside = self._beside(len(found.calls) > 1)
-        for run in sorted(found.calls, key=is_both):
+        if isinstance(exchange, CopyExchange) and not unit:
+            beside.follow(exchange.side)  # in graphs nothing else says which is first
+        for run in sorted(found.calls, key=lambda c: is_both(c) == bool(unit)):
             spans = {a: span for a, span in run.spans.items() if a != self.traveling}
             numbers = plan.numbers(run.starts, self.schedule.sizes)
             arguments = [
@@ -328,7 +339,7 @@ class _ShardCall:
                 else _narrow(self.arguments[a.name], a.axes, spans) for a in plan.arguments
             ]  # fmt: skip
             out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
-            with beside.last() if is_both(run) else beside.first():
+            with beside.last() if is_both(run) == bool(unit) else beside.first():
                 call(self.kernels.whole, [*arguments, *numbers.values()], out)
         beside.meet()
 
@@ -382,7 +393,7 @@ class _ShardCall:
             parts = {name: [x] for name, x in sides[0].items()}
             self._join_stretch(self.traveling, Stretch(span, 1, ()), parts, results)
 
-    def _beside(self, wanted: bool) -> _Beside:
+    def _beside(self, wanted: bool) -> Beside:
         """Two streams that begin here; the current one for both where they are not wanted."""
         made = self.kernel.beside(self.device if wanted else torch.device("cpu"))
         made.begin()
@@ -499,39 +510,6 @@ class _ShardCall:
                 for n in join.arguments]  # fmt: skip
         out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
         call(self.kernels.join(over, stretch.count), [*given, *more], out)
-
-
-class _Beside:
-    """Two streams for the kernels of a call: those on the second one wait for no other. They fill
-    what the first ones leave of a GPU, at their ends and while they wait, for those come first
-    wherever both could begin. Nothing on CPUs."""
-
-    def __init__(self, device: torch.device):
-        self._device = device
-        self._streams: list[torch.cuda.Stream] = []
-        if device.type == "cuda":
-            self._streams = [torch.cuda.Stream(device, priority=p) for p in (-1, 0)]
-
-    def begin(self) -> None:
-        """Both follow the current stream."""
-        for stream in self._streams:
-            stream.wait_stream(torch.cuda.current_stream(self._device))
-
-    def first(self) -> AbstractContextManager[object]:
-        return torch.cuda.stream(self._streams[0]) if self._streams else nullcontext()
-
-    def last(self) -> AbstractContextManager[object]:
-        return torch.cuda.stream(self._streams[1]) if self._streams else nullcontext()
-
-    def catch_up(self) -> None:
-        """Let the second one follow what the first one has now."""
-        if self._streams:
-            self._streams[1].wait_stream(self._streams[0])
-
-    def meet(self) -> None:
-        """Let the current stream wait for both."""
-        for stream in self._streams:
-            torch.cuda.current_stream(self._device).wait_stream(stream)
 
 
 def _named(parts: Sequence[ShardPart], x: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -187,4 +187,8 @@ def _affine(e: Any, op: Any) -> Linear | None:
         for x, y in ((a, b), (b, a)):
             if set(x) <= {1}:
                 return {k: n * x.get(1, 0) for k, n in y.items() if x.get(1, 0)}
+    if isinstance(e, (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)):
+        both = _affine(e.lhs, op), _affine(e.rhs, op)
+        if None not in both:  # the same of the same is the same, whatever it is
+            return {(type(e), *(frozenset(x.items()) for x in both if x is not None)): 1}
     return None

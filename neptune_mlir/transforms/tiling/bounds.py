@@ -36,6 +36,11 @@ class Range:
         static = ix.is_static(self.start) and ix.is_static(self.stop)
         return static and 0 < self.stop - self.start <= size
 
+    def last_tile(self, size: int) -> Index:
+        """Where the last tile begins, of some."""
+        more = ix.sub(ix.round_up(ix.sub(self.stop, self.start), size), size)
+        return ix.add(self.start, more)
+
 
 Box = Callable[[Term], tuple[Index, Index]]  # smallest and largest value of an atom
 

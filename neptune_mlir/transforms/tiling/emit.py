@@ -326,23 +326,28 @@ class GridProgram:
         carried: Sequence[Any],
         step: Callable[[Frame, Sequence[Any]], list[Any]],
         test: Callable[[Frame], Any] = lambda frame: None,
+        backward: bool = False,
     ) -> list[Any]:
-        """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`.
+        """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`;
+        `backward`: from the last tile of the last range to the first one.
 
         Each tile is taken as often as `test` says, never or once; None: once.
         """
         size, extent = self.kernel.axes[axis].size, self.kernel.axes[axis].extent
         carried = list(carried)
         outer = frame.open_loop
-        for part in ranges:
+        for part in reversed(ranges) if backward else ranges:
             low, high = (0, size) if part.single else (part.start, part.stop)  # one step folds
             with frame.here():
+                ends = ix.add(low, part.last_tile(size)) if backward else None
                 op = scf.ForOp(ix.value(low), ix.value(high), ix.value(size), carried)
             frame.open_loop = op
             offset = op.induction_variable
             with ir.InsertionPoint(op.body):
                 if part.single:
                     offset = ix.add(part.start, offset)
+                elif ends is not None:
+                    offset = ix.sub(ends, offset)
                 if part.full or self.kernel.axes[axis].divides:
                     valid = size
                 else:  # a single step stands at its start

@@ -20,8 +20,10 @@ from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tiles import owner, tuned
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import (
+    CHIP,
     CUT_ROWS,
     IN_ORDER,
+    IN_TWO,
     KERNEL,
     OF_MASK,
     TILE,
@@ -244,8 +246,29 @@ def _stream(program: GridProgram, chunk: Any, outs: Sequence[Any]) -> None:
         ]
 
     ranges = _stream_ranges(program, chunk)
-    finals = program.loop(root, kernel.stream, ranges, starts, step, program.loads.is_live)
+    finals = program.loop(
+        root, kernel.stream, ranges, starts, step, program.loads.is_live, _is_backward(program)
+    )
     root.made.update(zip(kernel.finish_keys, finals, strict=True))
+
+
+def _is_backward(program: GridProgram) -> bool:
+    """Whether a stream runs from its end to its start: where its data may lie in two arrays along
+    it, and a mask ends it, in the second one, so that the first one is what is on its way."""
+    kernel = program.kernel
+    if not any(form.coefficient(kernel.stream) < 0 for form in affine_part(kernel.live)):
+        return False
+    function = kernel.op.operation.parent
+    told = dict(IN_TWO.find(function, ()) or ())
+    if not told or not CHIP.on(function.parent):
+        return False
+    for read in kernel.streamed_reads():
+        x = program.values[read.attr]
+        if isinstance(x, ir.BlockArgument) and x.owner.owner == function:
+            dim = told.get(x.arg_number)
+            if dim is not None and kernel.stream in T.axes_of(read.args[dim]):
+                return True
+    return False
 
 
 def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
@@ -278,7 +301,8 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
             stop = ix.minimum(axis.extent, cut(ix.add(chunk, 1)))
         return live_ranges(
             start, stop, axis.size, kernel.stream, live, program.span, divides=axis.divides,
-            exists=exists, from_end=_begins_at_end(kernel, live), anywhere=anywhere,
+            exists=exists, anywhere=anywhere,
+            from_end=_begins_at_end(kernel, live) and not _is_backward(program),
         )  # fmt: skip
 
 

@@ -84,6 +84,7 @@ class Simulated:
         self.plan = Plan.from_json(text)
         self._kernels: dict[str, Kernel] | None = None
         self.behind: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self.placed: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}  # arrays of a call
 
     def block(self, *arguments: Any) -> simt.Block:
         """Run one block."""
@@ -146,6 +147,7 @@ class Simulated:
             shapes[k] = self.put_behind(k, two)
         scalars = [None if isinstance(a, np.ndarray) else a for a in arguments]
         addresses: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}
+        self.placed = addresses
         for k, value in enumerate(arguments):
             if isinstance(value, np.ndarray):
                 kind = self.plan.arguments[k].dtype

@@ -26,19 +26,31 @@ def kernel_of(causal, resident=False, group=1):
 
 
 class Coming:
-    """Lanes of two arrays come when a kernel has waited for them; before, they are no numbers."""
+    """Lanes of two arrays, or positions of all lanes from the last one down, come when a kernel has
+    waited for them; before, they are no numbers."""
 
-    def __init__(self, kernel, arrays):
+    def __init__(self, kernel, arrays, first=False, rows=0):
         self.kernel, self.asked = kernel, []
         self.arrays = arrays  # by argument
+        self.first, self.rows = first, rows
+        self.most = -1
 
-    def __call__(self, word, lane):
-        self.asked.append(lane)
+    def __call__(self, word, passed):
+        self.asked.append(passed)
+        self.most = passed = max(passed, self.most)
         memory = self.kernel.memory
         for number, x in self.arrays.items():
-            address, _ = self.kernel.behind[number]
-            lanes = x.reshape(-1, *x.shape[2:])[: lane + 1]
-            raw = simt.to_bytes(lanes.reshape(1, -1), "f16").reshape(-1)
+            address = self.kernel.behind[number][0]
+            if self.first:
+                address = self.kernel.placed["argument", number][0]
+            there = np.full_like(x, np.nan).reshape(-1, *x.shape[2:])
+            lanes = x.reshape(there.shape)
+            if self.rows:
+                begin = max(0, x.shape[2] - -(-(passed + 1) // self.rows) * self.rows)
+                there[:, begin:] = lanes[:, begin:]
+            else:
+                there[: passed + 1] = lanes[: passed + 1]
+            raw = simt.to_bytes(there.reshape(1, -1), "f16").reshape(-1)
             memory.heap[address : address + len(raw)] = raw
         assert word == WORD
 
@@ -60,6 +72,12 @@ def test_the_second_array_comes_late(causal, group, resident, rows, cut):
     kernel.come = coming = Coming(kernel, {n + 1: b for n, (_, b) in enumerate(pairs)})
     np.testing.assert_array_equal(kernel(q, *late), want)
     assert set(coming.asked) == set(range(LANES))
+    for step in (0, 64):  # the first one, by lanes or by positions
+        late = [ArraysInTwo((np.full_like(a, np.nan), b), 2, 0, WORD, 1000, step) for a, b in pairs]
+        first = {n + 1: a for n, (a, _) in enumerate(pairs)}
+        kernel.come = coming = Coming(kernel, first, True, step)
+        np.testing.assert_array_equal(kernel(q, *late), want)
+        assert set(coming.asked) == set(range(63, cut, 64) if step else range(LANES))
     both = [ArraysInTwo(pair, 2) for pair in pairs]
     kernel.come = None
     np.testing.assert_array_equal(kernel(q, *both), want)

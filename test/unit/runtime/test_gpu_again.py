@@ -321,9 +321,9 @@ def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
     seen = []
 
     def both(*values):
-        seen.append([*values[:1], *values[4:9], *values[9:11]])
+        seen.append([*values[:1], *values[4:11], *values[11:13]])
 
-    numbers = (c_void_p, *[c_int32] * 4)
+    numbers = (c_void_p, *[c_int32] * 6)
     monkeypatch.setitem(KERNELS, "both", ((*ARRAY, *ARRAY, *numbers, Map, Map), both))
     made = FakeGpu(KERNELS)
     facts = {"threads": 32, "shared": 0, "registers": 32, "spills": 0}
@@ -339,7 +339,7 @@ def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
     found = [values(run, *g) for g in given]
     assert len(checks) == 2  # for what is late counts
     assert found == [values(GpuExecutable(bundle, made.driver), *g) for g in given]
-    assert [row[1:6] for row in found[:2]] == [[4, 4, 0, 4, 900], [8, 4, 4, 7, 900]]
+    assert [row[1:8] for row in found[:2]] == [[4, 4, 0, 4, 900, 4, 0], [8, 4, 4, 7, 900, 3, 0]]
     assert len({row[-1] for row in found}) == 4
     with pytest.raises(ArgumentError, match="no kernel for this device takes"):
         run(ArraysInTwo((tensor(5), tensor(3)), 0))  # tiles have 4 rows

@@ -413,7 +413,8 @@ def copying(group, seen):
 
 
 def counting(group, seen):
-    """Calls whose lanes are counted, some between others: each lane is there when its count is."""
+    """Calls whose lanes are counted, or whose positions are, from the last one down, some between
+    others: what is counted is there."""
     device, rank, size = torch.device("cpu"), group.rank(), group.size()
     lanes = 8
     for call in range(9):
@@ -426,8 +427,11 @@ def counting(group, seen):
 
         time.sleep(group.late * (call % 2))
         around = exchange.CopyExchange(group, device)
-        counted = call % 4 != 3
-        offer = exchange.Offer(values(rank), [2, 2], shapes, lambda a, b: (1, 3), counted)
+        counted, rows = call % 4 != 3, int(call % 3 == 1)
+        offer = exchange.Offer(
+            values(rank), [2, 2], shapes, lambda a, b: (1, 3), counted,
+            lambda reader, rows=rows: rows,
+        )
         around.start(offer)
         for owner in (r for r in range(size) if r != rank):
             if not counted:
@@ -437,9 +441,10 @@ def counting(group, seen):
                 pad = around._memory._handle.get_signal_pad(rank)
                 place = (address - pad.data_ptr()) // pad.element_size()
                 count = 0
-                while count < lanes:
+                while count < (2 if rows else lanes):
                     count = group.of.next_value(pad, place, count)
-                    there = [x.flatten(0, 1)[:count, 1:3] == 10.0 * call + owner for x in got]
+                    lane, first = (lanes, 3 - count) if rows else (count, 1)
+                    there = [x.flatten(0, 1)[:lane, first:3] == 10.0 * call + owner for x in got]
                     seen.append(all(bool(x.all()) for x in there))
             time.sleep(group.late)
             seen.append(all(torch.equal(x[:, :, 1:3], y[:, :, 1:3])
