@@ -523,7 +523,7 @@ CONSUMERS = Attribute(
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_stages", _HOLD,
         "transforms.hopper.lazy_rescaling", "transforms.hopper.partition_warps",
-        "transforms.hopper.run_on_products",
+        _PIPELINE, "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "tune.builder",
     ),
