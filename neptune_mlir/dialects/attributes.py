@@ -501,7 +501,6 @@ LIKELY = Mark(
     writers=("transforms.hopper.lazy_rescaling",),
     readers=("transforms.hopper.schedule_loops",),
 )  # fmt: skip
-
 WIDENS = Attribute(
     "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
     writers=("transforms.tiling.widen_factors",),

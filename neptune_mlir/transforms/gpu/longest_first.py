@@ -17,21 +17,22 @@ longer, or as long and in front of it. So no result depends on the order, and no
 
 That kernel costs a launch, and each program a read, so they are for launches that gain: some
 program can have over LONG points of the stream (or TILES tiles), there are more programs than
-multiprocessors, and no more than MOST sequences, for each is compared with all others. A launch
-says so from its shapes alone.
+multiprocessors (of streams of bytes: than run at once), and no more than MOST sequences, for each
+is compared with all others. A launch says so from its shapes alone.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, is_inside, is_tensor, owner
+from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested, owner
 from neptune_mlir.dialects.attributes import CHIP, KERNEL, OF_MASK, POINTS, TARGET, WARPS
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import arith, ir, scf, tensor
 from neptune_mlir.targets.chips import gpu_target
+from neptune_mlir.targets.resources import waiting
 from neptune_mlir.transforms.gpu.points_to_kernels import THREADS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import grid_bounds
@@ -145,9 +146,16 @@ class _Launch:
         for bound in self.bounds:
             programs = ix.mul(programs, bound)
         chip = ir.Operation.create(MULTIPROCESSORS, results=[ir.IndexType.get()]).results[0]
-        found = ix.where_less(chip, programs, extent, 0)
+        found = ix.where_less(ix.scale(chip, self._at_once()), programs, extent, 0)
         found = ix.where_less(min(LONG, TILES * step), longest, found, 0)
         return ix.where_less(1, extent, ix.where_less(extent, MOST + 1, found, 0), 0)
+
+    def _at_once(self) -> int:
+        """Programs of a multiprocessor that run at once: of streams of bytes, whose programs are
+        alike but for their lengths, so many; one of others."""
+        inside = (op for loop in self.loops for op in nested(loop.regions[0].blocks[0]))
+        tiles = [v for op in inside for v in op.results if is_tensor(v)]
+        return waiting(8)[0] if any(element_of(v) == "i8" for v in tiles) else 1
 
     def _order(self, at: int, count: Index) -> Any:
         """Emit the kernel ahead; returns the numbers of the sequences, longest first."""
