@@ -526,13 +526,24 @@ def _multiplies_and_adds(g: Generic) -> bool:
 
 
 def unrounded(value: Any) -> Any:
-    """The value that a factor takes, before it was widened (and perhaps rounded before that)."""
-    for name in ("arith.extf", "arith.truncf"):
+    """The value that a factor takes, before it was widened (and perhaps rounded before that, or
+    taken for a float of 8 bits)."""
+    for names in (("arith.extf",), ("arith.truncf", "arith.bitcast")):
         op = owner(value)
-        if op is None or op.name != name:
+        if op is None or op.name not in names:
             return value
         value = op.operands[0]
     return value
+
+
+def factor_type(g: Generic, k: int) -> str:
+    """The type that input k of a contraction is multiplied in; of bytes that `float8-bits` left as
+    floats of 8 bits that."""
+    for use in g.block.arguments[k].uses:
+        op = use.owner.operation
+        if op.name == "arith.bitcast":
+            return str(op.results[0].type)
+    return element_of(g.inputs[k])
 
 
 def rounding_of(g: Generic, k: int) -> str | None:

@@ -55,8 +55,7 @@ CHIP = Attribute(
     readers=(
         "analysis.paged_reads", "transforms.gpu.longest_first", "transforms.schedule.cut_rows",
         "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
-        "transforms.tiling.skip_dead_tiles",
-    ),
+        "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",
@@ -421,10 +420,7 @@ LAYOUT = Attribute(
 LAYOUTS = Attribute(
     "layout", TEXTS, "scf.for, scf.if",
     'the layout of each result; "" for a scalar',
-    writers=(
-        "transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling",
-        _PIPELINE,
-    ),
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
         "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
         _PIPELINE,
@@ -506,13 +502,15 @@ LIKELY = Mark(
     readers=("transforms.hopper.schedule_loops",),
 )  # fmt: skip
 
-# ---- tiles
-
 WIDENS = Attribute(
-    "widens", TEXT, "linalg.generic",
-    "the type in 8 bits whose numbers it converts, and does nothing else",
+    "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
     writers=("transforms.tiling.widen_factors",),
     readers=("codegen.gpu.compute", "transforms.gpu.layout_factors"),
+)  # fmt: skip
+NARROWS = Attribute(
+    "narrows", TEXT, "linalg.generic", "the type in 8 bits that it rounds floats to, no more",
+    writers=("transforms.tiling.widen_factors",),
+    readers=("codegen.gpu.compute", "transforms.gpu.keep_references"),
 )  # fmt: skip
 
 # ---- warp specialisation and software pipelining
@@ -526,7 +524,7 @@ CONSUMERS = Attribute(
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_stages", _HOLD,
         "transforms.hopper.lazy_rescaling", "transforms.hopper.partition_warps",
-        "transforms.hopper.run_on_products",
+        _PIPELINE, "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "tune.builder",
     ),

@@ -83,9 +83,10 @@ class OnDemand:
         """Begun now, or what is kept of that, and whether it was in the cache. The whole bundle,
         where that is kept, images cannot be made by themselves, or none is for some calls alone."""
         entry, recipe = cache.key(name, "begun"), functools.cache(recipe)
-        whole, begun = cache.load(name), cache.load(entry)
+        whole = cache.load(name)
         if whole is not None:
             return whole, True
+        begun = cache.load(entry)
         if begun is not None:
             return OnDemand(name, begun, recipe), True
         begun = recipe().begun()

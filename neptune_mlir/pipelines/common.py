@@ -54,6 +54,14 @@ TO_TILES = (
     Step("cse"),
 )
 
+
+def to_tiles(bytes_: bool) -> tuple[Step, ...]:
+    """TO_TILES, for a target whose products take factors of 8 bits or not."""
+    some = ("widen-factors", "float8-bits")
+    options = {"products": True}
+    return tuple(Step(s.name, options) if bytes_ and s.name in some else s for s in TO_TILES)
+
+
 # What was begun in this compilation, by the chip and the text of a tile program. Ways that are
 # tried one after the other share many of these: what some calls take is the same for all.
 Begun = dict[tuple[str, str], Any]

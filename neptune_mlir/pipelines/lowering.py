@@ -175,7 +175,7 @@ class Lowering:
         return short_streams(self.module, self.way.lengths.get(self.facts["schedule"], ()))
 
     def to_tiles(self) -> None:
-        self.run(common.TO_TILES)
+        self.run(common.to_tiles(self.way.multiplies_bytes))
         self.facts["kernels"] = count(self.module, "scf.forall")
         legal.check_when_asked(self.module, "tile")
 
@@ -444,7 +444,8 @@ def steps_to_tiles(lowering: Lowering) -> list[Step]:
     schedule = lowering.facts["schedule"]
     knobs = lowering.facts["provenance"]["schedule"]["knobs"]
     return [
-        *common.IMPORT, fixed(schedule), *bound(schedule, knobs), *common.TO_TILES,
+        *common.IMPORT, fixed(schedule), *bound(schedule, knobs),
+        *common.to_tiles(lowering.way.multiplies_bytes),
         *lowering.way.steps,
     ]  # fmt: skip
 

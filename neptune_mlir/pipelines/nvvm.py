@@ -102,7 +102,10 @@ def ways(target: str) -> tuple[Way, ...]:
     specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2"), "ahead": ("few:1",)}
-    return (Way(specialised, steps, suits, few=few, cut=cut, needs="warp_groups"), *portable)
+    groups_alone = Way(
+        specialised, steps, suits, few=few, cut=cut, needs="warp_groups", multiplies_bytes=True
+    )
+    return (groups_alone, *portable)
 
 
 def compile_tiles(

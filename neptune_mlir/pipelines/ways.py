@@ -30,12 +30,14 @@ class Way:
         lengths: the same of lengths of a stream without products, by schedule.
         longer: a further knob for calls with longer streams, where shorter ones are known apart.
         needs: a knob; who sets it to 0 does not want this way.
+        multiplies_bytes: whether products may take factors of 8 bits.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
 
     knobs: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
     suits: Callable[[Any], bool] = lambda module: True
+    multiplies_bytes: bool = False
     spills: bool = True
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     cut: tuple[Way, ...] = ()

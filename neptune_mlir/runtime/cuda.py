@@ -27,7 +27,9 @@ _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
 _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
 _UNIFIED = 4  # CUmemorytype: whichever memory an address is in
 # CUtensorMapDataType and the bytes of an element; of tf32 the copy engine rounds what it brings
-_MAP_TYPES = {"f16": (6, 2), "bf16": (9, 2), "f32": (7, 4), "tf32": (11, 4)}
+_MAP_TYPES = {
+    "f8E4M3FN": (0, 1), "i8": (0, 1), "f16": (6, 2), "bf16": (9, 2), "f32": (7, 4), "tf32": (11, 4),
+}  # fmt: skip
 _SWIZZLES = {64: 2, 128: 3}  # by the bytes of a row of a box
 # How much the L2 cache fetches at once: 256 bytes, or 128 where rows are not aligned with its
 # sectors (a row then touches a part more, and more again).

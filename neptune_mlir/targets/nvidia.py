@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.targets import added
 from neptune_mlir.targets.gpu import BLOCK_BYTES, GpuTarget, MatrixInstruction
 
@@ -115,6 +116,17 @@ _TF32_ROWS = replace(
     _TF32, a="reg[m:2*8 k:2*4] lane[k:4*1 m:8*1]", b="reg[k:2*4] lane[k:4*1 n:8*1]", in_order=True
 )
 
+# Of warp groups alone. What an accumulator leaves a thread of 16 columns are the first pairs of two
+# rows of 8; the instruction takes 4 neighbours. The sum does not care: its k = 4 lane + 2 p + r is
+# element 2 lane + 8 p + r here, in `a` and in `b` (`group_compute` sees to memory).
+_E4M3 = MatrixInstruction(
+    "wgmma", 16, 8, 32, FLOAT8,
+    a="reg[k:2*1 k:2*8 m:2*8 k:2*16] lane[k:4*2 m:8*1]",
+    b="reg[k:2*1 k:2*8 k:2*16] lane[k:4*2 n:8*1]",
+    c="reg[n:2*1 m:2*8] lane[n:4*2 m:8*1]",
+    chain="a", in_order=True,
+)  # fmt: skip
+
 _MMA = (_mma("f16"), _mma("bf16"), _TF32, _TF32_ROWS)
 KIB = 1024
 
@@ -125,8 +137,9 @@ def _chip(
     name: str, block: int, sm: int, threads: int, copies: tuple[str, ...] = ("cp.async",),
     ptx: str = "+ptx80", warp_groups: bool = False,
 ) -> NvidiaTarget:  # fmt: skip
+    matrix = (*_MMA, _E4M3) if warp_groups else _MMA
     return NvidiaTarget(
-        name, 32, block * KIB, sm * KIB, 65536, threads, _MMA, copies, True, 64, 0, 255, ptx,
+        name, 32, block * KIB, sm * KIB, 65536, threads, matrix, copies, True, 64, 0, 255, ptx,
         warp_groups,
     )  # fmt: skip
 

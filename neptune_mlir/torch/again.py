@@ -84,7 +84,11 @@ def is_observed(tensors: Sequence[torch.Tensor | None]) -> bool:
 
 def learns(tensors: Sequence[torch.Tensor | None]) -> bool:
     """Whether autograd follows the operation."""
-    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    if torch.is_grad_enabled():
+        for x in tensors:
+            if x is not None and x.requires_grad:
+                return True
+    return False
 
 
 def signature(tensors: Sequence[torch.Tensor], options: tuple[Any, ...]) -> Any:

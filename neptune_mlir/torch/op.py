@@ -345,7 +345,6 @@ LIBRARY.define(
 )
 
 
-@torch._disable_dynamo
 def attention_op(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
@@ -361,7 +360,7 @@ def attention_op(
         return _new_result(q, v).copy_(out), lse
 
 
-LIBRARY.impl("attention", attention_op, "CompositeExplicitAutograd")
+LIBRARY.impl("attention", torch._disable_dynamo(attention_op), "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("neptune::attention", lib=LIBRARY)

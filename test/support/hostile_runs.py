@@ -16,7 +16,7 @@ from neptune_mlir.algebra.numerics.accuracy import Comparison
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import stored
-from neptune_mlir.driver.kernel import Source, _load
+from neptune_mlir.driver.kernel import Kernel, Source
 from neptune_mlir.driver.three_ways import three_ways
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Argument
@@ -63,7 +63,7 @@ def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> P
     """
     bundle = bundle or compiled(text)
     unfused = compile_unfused(text, "program", None, vectorize=False)
-    run = _load(bundle) if target == CPU else simulated(text, target)
+    run = Kernel.of_bundle(bundle, "program") if target == CPU else simulated(text, target)
     found, missing = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
     assert not missing, missing
     if target == CPU:

@@ -156,6 +156,11 @@ class Chip:
         the tile op says it as well."""
         return None
 
+    def narrowed(self, memory: Memory, kind: str, values: Sequence[Any]) -> Any:
+        """Floats rounded to numbers of type `kind`, as bytes; None where the body of the tile op
+        says it as well."""
+        return None
+
     def exchange(self, s: Scalars, word: Any, distance: int) -> Any:
         """A 32-bit value of the lane whose number differs in the bit `distance`."""
         raise NotImplementedError

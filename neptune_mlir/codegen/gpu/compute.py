@@ -19,12 +19,13 @@ from neptune_mlir.analysis.tiles import (
     reduction_of,
     shape_of,
 )
+from neptune_mlir.codegen.gpu.bytes import words_of
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.quotients import share_divisors
 from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Arriving, Held, Pending, Pieces, Point, Splat, Tile
-from neptune_mlir.dialects.attributes import INSTRUCTION, PARTIAL, ROUGH, WIDENS
+from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, ROUGH, WIDENS
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 
@@ -58,8 +59,11 @@ def _steps(
     return steps, slots
 
 
-def _in_pairs(kind: Any, layout: Layout) -> bool:
-    return isinstance(kind, (ir.F16Type, ir.BF16Type)) and layout.registers % 2 == 0
+def _together(kind: Any, layout: Layout) -> int:
+    """How many elements of a tile a register carries: two 16-bit floats, four bytes, else one."""
+    floats = isinstance(kind, (ir.F16Type, ir.BF16Type))
+    count = 2 if floats else 4 if kind == ir.IntegerType.get_signless(8) else 1
+    return count if layout.registers % count == 0 else 1
 
 
 def _shared_quotients(g: Generic) -> list[Any]:
@@ -83,7 +87,7 @@ class Compute:
 
     def __init__(self, s: Scalars, threads: Threads, memory: Memory, scalar: Callable[..., Any]):
         self.s, self.threads, self.memory, self.scalar = s, threads, memory, scalar
-        self.halves: dict[Any, Any] = {}  # pairs that were unpacked -> the word
+        self.parts: dict[Any, Any] = {}  # elements that were unpacked -> the word
         self.in_turn = False  # whether elements are loaded where they are used: registers are short
 
     # ---- tiles as registers
@@ -164,41 +168,43 @@ class Compute:
         self.memory.barrier()
         return tile
 
-    # ---- tiles as loops and branches carry them: two 16-bit floats share a register
+    # ---- tiles as loops and branches carry them: narrow elements share a register
 
     def carry(self, tile: Tile, kind: Any, layout: Layout) -> list[Any]:
         """The registers of a tile; zeros where nothing was ever written."""
         values = self.registers(tile, layout)
         values = [self.memory.zero(kind) if v is None else v for v in values]
-        if not _in_pairs(kind, layout):
-            return values
-        return self.words(values)
+        count = _together(kind, layout)
+        return values if count == 1 else self.words(values, count)
 
-    def words(self, values: Sequence[Any]) -> list[Any]:
-        """Pairs of 16-bit floats as words."""
+    def words(self, values: Sequence[Any], count: int = 2) -> list[Any]:
+        """Pairs of 16-bit floats, or `count` bytes, as words."""
         found = []
-        for pair in zip(values[::2], values[1::2], strict=True):
-            word = self.halves.get(pair)
-            if word is None:
-                word = self.s.op("llvm.bitcast", [self.memory.narrow(pair)], self.s.i32)
+        for k in range(0, len(values), count):
+            some = tuple(values[k : k + count])
+            word = self.parts.get(some)
+            if word is None and count == 4:
+                (word,) = words_of(self.memory, some)
+            elif word is None:
+                word = self.s.op("llvm.bitcast", [self.memory.narrow(some)], self.s.i32)
             found.append(word)
         return found
 
     def carried_types(self, kind: Any, layout: Layout) -> list[Any]:
         """Those of what `carry` gives."""
-        if _in_pairs(kind, layout):
-            return [self.s.i32] * (layout.registers // 2)
-        return [kind] * layout.registers
+        count = _together(kind, layout)
+        return [kind if count == 1 else self.s.i32] * (layout.registers // count)
 
     def carried(self, values: list[Any], kind: Any, layout: Layout) -> Held:
         """The inverse of `carry`: takes from the front of `values`."""
         held = [values.pop(0) for _ in self.carried_types(kind, layout)]
-        if _in_pairs(kind, layout):
-            pair = ir.VectorType.get([2], kind)
-            pairs = [self.s.op("llvm.bitcast", [word], pair) for word in held]
-            halves = [self.memory.unpack(two, 2, kind) for two in pairs]
-            self.halves.update({tuple(two): word for two, word in zip(halves, held, strict=True)})
-            held = [v for two in halves for v in two]
+        count = _together(kind, layout)
+        if count > 1:
+            several = ir.VectorType.get([count], kind)
+            vectors = [self.s.op("llvm.bitcast", [word], several) for word in held]
+            parts = [self.memory.unpack(some, count, kind) for some in vectors]
+            self.parts.update({tuple(some): word for some, word in zip(parts, held, strict=True)})
+            held = [v for some in parts for v in some]
         return Held(layout, held)
 
     # ---- scalar bodies
@@ -232,6 +238,11 @@ class Compute:
             (values,) = self._operands(g, tiles, iteration)
             kind = ir.RankedTensorType(g.result.type).element_type
             made = self.s.chip.widened(self.memory, WIDENS.of(g.op), values, kind)
+            if made is not None:
+                return Held(out, made)
+        if NARROWS.on(g.op):
+            (values,) = self._operands(g, tiles, iteration)
+            made = self.s.chip.narrowed(self.memory, NARROWS.of(g.op), values)
             if made is not None:
                 return Held(out, made)
         if not g.reduced:

@@ -26,8 +26,8 @@ from neptune_mlir.codegen.gpu.tile_forms import Held, Pieces, Splat
 from neptune_mlir.dialects.attributes import MEASURED
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.transforms.gpu.keep_references import (
-    LARGEST,
     LITTLE,
+    largest_sum,
     read_guess,
 )
 from neptune_mlir.transforms.gpu.streams import read_accumulation
@@ -83,7 +83,8 @@ class KeptLoop:
         with s.scope(trial.then_block):
             sums = self._try(twice)
             words = self._factor().words
-            scf.YieldOp([*sums, *words, in_all_lanes(s, within(s, sums, LESS, LARGEST))])
+            most = largest_sum(guess.weights)
+            scf.YieldOp([*sums, *words, in_all_lanes(s, within(s, sums, LESS, most))])
         with s.scope(trial.else_block):
             scf.YieldOp([*none, *blank.words, s.constant(0, s.i1)])
         *values, fits = trial.results

@@ -129,6 +129,7 @@ class Memory:
         self.peak = 0
         self.unsafe = False  # some thread may still read memory at or above `top`
         self.byte_of: dict[Any, tuple[Any, int]] = {}  # a byte -> the word that has it, and where
+        self.pair_of: dict[Any, Any] = {}  # two bytes that were made together -> both in 16 bits
         self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
         self.looked = LookedUp()
 

@@ -13,7 +13,8 @@ Rewrites, all of them properties of the operators:
   a divisor shared by a row is inverted once (`quotients`); constant factors of a product are
   multiplied now;
 * other `exp x` are `ex2(x log2 e)`, times what the product lost unless few digits will do;
-* `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do;
+* `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do; of
+  `log(1 + p)` it is a quotient;
 * `where(c, a, a * e)` is `a * where(c, 1, e)`;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`);
@@ -40,16 +41,14 @@ from typing import Any
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.exponentials import (
     FMA,
-    LESS,
-    LOG2_E,
     exact_exponential,
     exponential,
     unguarded,
 )
+from neptune_mlir.codegen.gpu.functions import erf, rough_tanh, tanh
 from neptune_mlir.codegen.gpu.quotients import LEAST_NORMAL, quotient, rough_quotient
 from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.math.polynomials import ERF, LOG2_ERFC, TANH, TANH_NEAR
 
 CHAINS = 4  # of additions that one sum is
 Index = Any  # an int, or a value of index type
@@ -99,7 +98,7 @@ class Scalars:
         self._numbers: dict[Any, Any] = {}
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
-        self._powers: set[Any] = set()
+        self.powers: set[Any] = set()
         self._references: frozenset[Any] = frozenset()
         self.small_references = False
         self.index = ir.IndexType.get()
@@ -325,7 +324,7 @@ class Scalars:
             made = rewrite(self, *operands)
             if made is not None and made.type == op.type:
                 if op.name in ("math.exp", "math.exp2"):
-                    self._powers.add(made)
+                    self.powers.add(made)
                 return made
         if op.narrow and not op.rounds and self._gains_in_f32(op, operands):
             wide = replace(op, type=self.f32, narrow=False)
@@ -375,7 +374,7 @@ class Scalars:
         """Whether a value (if no NaN) is known to be 1 or more: a power, and 1 or more."""
         terms = self.parts(value, "arith.addf") or ()
         numbers = [n for n in map(self.constant_of, terms) if n is not None]
-        return bool(numbers) and numbers[0] >= 1.0 and any(t in self._powers for t in terms)
+        return bool(numbers) and numbers[0] >= 1.0 and any(t in self.powers for t in terms)
 
     def multiply(self, a: Any, b: Any) -> Any:
         x, y = self.constant_of(a), self.constant_of(b)
@@ -477,48 +476,6 @@ def _add(s: Scalars, a: Any, b: Any) -> Any:
     return s.fma(x, y, rest)
 
 
-def _tanh(s: Scalars, x: Any) -> Any:
-    if x.type != s.f32:
-        return None
-    square = s.op("arith.mulf", [x, x], s.f32)
-    near = s.op("arith.mulf", [x, _horner(s, square, (1.0, *TANH))], s.f32)
-    predicate = ir.IntegerAttr.get(s.i64, 4)
-    limit = s.constant(TANH_NEAR * TANH_NEAR, s.f32)
-    is_near = s.op("arith.cmpf", [square, limit], s.i1, predicate=predicate)
-    return s.select(is_near, near, _rough_tanh(s, x))
-
-
-def _rough_tanh(s: Scalars, x: Any) -> Any:
-    """1 - 2 / (exp(2x) + 1): right at both ends, absolute error of a rounding or two."""
-    if x.type != s.f32:
-        return None
-    e = s.ex2(s.multiply(x, s.constant(2 * LOG2_E, s.f32)))
-    one = s.constant(1.0, s.f32)
-    inverse = s.chip.reciprocal(s, s.op("arith.addf", [e, one], s.f32))
-    return s.fma(s.constant(-2.0, s.f32), inverse, one)
-
-
-def _erf(s: Scalars, x: Any) -> Any:
-    """A polynomial under 1, and 1 less a power of 2 from there on: none of both branches."""
-    if x.type != s.f32:
-        return None
-    size, square = s.op("math.absf", [x], s.f32), s.op("arith.mulf", [x, x], s.f32)
-    near = s.fma(size, _horner(s, square, ERF), size)
-    far = s.op(
-        "arith.subf", [s.constant(1.0, s.f32), s.ex2(_horner(s, size, LOG2_ERFC))], s.f32
-    )
-    predicate = ir.IntegerAttr.get(s.i64, LESS)
-    small = s.op("arith.cmpf", [size, s.constant(1.0, s.f32)], s.i1, predicate=predicate)
-    return s.op("math.copysign", [s.select(small, near, far), x], s.f32)
-
-
-def _horner(s: Scalars, x: Any, coefficients: Sequence[float]) -> Any:
-    value = s.constant(coefficients[-1], s.f32)
-    for coefficient in reversed(coefficients[:-1]):
-        value = s.fma(value, x, s.constant(coefficient, s.f32))
-    return value
-
-
 def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
     inner = s.parts(a, "arith.select")
     if inner and inner[2] == b:
@@ -569,8 +526,8 @@ _IN_16_BITS = {*_ARITHMETIC, "math.absf", "math.copysign", "math.fma"} - {"arith
 _REWRITES: dict[str, Callable[..., Any]] = {
     "math.exp": exponential,
     "math.exp2": _exponential_2,
-    "math.tanh": _rough_tanh,
-    "math.erf": _erf,
+    "math.tanh": rough_tanh,
+    "math.erf": erf,
     "math.sqrt": _square_root,
     "arith.addf": _add,
     "arith.mulf": _multiply,
@@ -582,5 +539,5 @@ _REWRITES: dict[str, Callable[..., Any]] = {
 }
 # what takes their place where a program needs all digits
 _EXACT: dict[str, Callable[..., Any]] = {
-    "math.exp": exact_exponential, "math.tanh": _tanh, "arith.divf": _divide,
+    "math.exp": exact_exponential, "math.tanh": tanh, "arith.divf": _divide,
 }  # fmt: skip

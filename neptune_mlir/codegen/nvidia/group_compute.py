@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Contraction, Generic, element_of
+from neptune_mlir.analysis.tiles import Contraction, Generic
 from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.tile_forms import Splat
 from neptune_mlir.codegen.nvidia import hopper
@@ -75,7 +76,8 @@ class GroupProducts:
             a = self._fragments(g, p, a_tile, layout) if kept is None else list(kept.words)
             a_steps = [0] * len(b_steps)
         steps = list(zip(a_steps, b_steps, strict=True))
-        return hopper.multiply(element_of(g.inputs[p.b]), n, acc, a, b, steps, turned)
+        dtype = self.compute.instruction(g).operand
+        return hopper.multiply(dtype, n, acc, a, b, steps, turned)
 
     def left_factor(
         self, g: Generic, p: Contraction, tile: PanelTile, layout: Layout
@@ -132,8 +134,40 @@ class GroupProducts:
         instruction = self.compute.instruction(g)
         needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, instruction)
         values = self.compute.registers(tile, needed)
+        if instruction.operand == FLOAT8:
+            return self._in_quads(values)
         if values[0].type != self.s.f32:
             return self.compute.words(values)
         if isinstance(tile, PanelTile):  # the copy engine has rounded it
             return [self.s.op("llvm.bitcast", [v], self.s.i32) for v in values]
         return list(self.s.chip.fragment(self.compute.memory, values))
+
+    def _in_quads(self, values: Sequence[Any]) -> list[Any]:
+        """Words of 4 bytes along the sum, as instructions number it, of those that the lanes of a
+        quad have of accumulators: lane t has columns 2 t and 2 t + 1 of each 8, and is to have
+        4 t to 4 t + 3 of each 16.
+
+        Lane t takes the halves t // 2 of two lanes' words, 2 (t % 2) and the next one. Two words
+        (of the same row, 16 columns apart) go together, in two exchanges: even lanes give first
+        what lanes 0 and 1 take of them, odd lanes what 2 and 3 do.
+        """
+        s = self.s
+        words = self.compute.words(values, 4)
+        lane = self.compute.threads.lane
+        quad, bit, half = s.mul(s.div(lane, 4), 4), s.mod(lane, 2), s.mod(s.div(lane, 2), 2)
+        odd, upper = s.less(0, bit), s.less(0, half)
+        sources = [  # of the first exchange and of the second
+            s.value(s.add(s.add(quad, s.mul(bit, 2)), x), s.i32) for x in (half, s.xor(half, 1))
+        ]
+        made = list(words)
+        for k in range(0, len(words), 4):
+            for row in (0, 1):
+                low, high = words[k + row], words[k + row + 2]
+                halves = [hopper.bytes_of(low, high, chosen) for chosen in (0x5410, 0x7632)]
+                given = [s.select(odd, halves[1], halves[0]), s.select(odd, halves[0], halves[1])]
+                taken = [hopper.from_lane(w, x) for w, x in zip(given, sources, strict=True)]
+                even = s.select(upper, taken[1], taken[0])
+                other = s.select(upper, taken[0], taken[1])
+                made[k + row] = hopper.bytes_of(even, other, 0x5410)
+                made[k + row + 2] = hopper.bytes_of(even, other, 0x7632)
+        return made

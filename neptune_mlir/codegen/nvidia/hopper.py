@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.ir.bindings import ir
 
 
@@ -110,6 +111,12 @@ def from_lane(word: Any, lane: Any) -> Any:
         "nvvm.shfl.sync", results=[i32], operands=[everyone, word, lane, width],
         attributes={"kind": ir.Attribute.parse("#nvvm<shfl_kind idx>")},
     ).results[0]  # fmt: skip
+
+
+def bytes_of(one: Any, other: Any, chosen: int) -> Any:
+    """A word of four bytes of two, that `chosen` says as `prmt` takes it."""
+    i32 = ir.IntegerType.get_signless(32)
+    return asm(f"prmt.b32 $0, $1, $2, {chosen};", "=r,r,r", [one, other], i32, side_effects=False)
 
 
 def every_lane(word: Any) -> Any:
@@ -268,6 +275,8 @@ def descriptor_bits(leading: int, row: int) -> int:
 
 
 STEP_BYTES = 32  # of a row, that an instruction multiplies: 16 elements of 16 bits, 8 of 32
+# by types of factors that are not called so in PTX: what they are called, and how many are 32 bytes
+_KINDS = {"f32": ("tf32", 8), FLOAT8: ("e4m3", 32)}
 
 
 def step_along_rows(k: int) -> int:
@@ -300,7 +309,7 @@ def multiply(
 
     Args:
         accumulators: values to add to; None: the product alone.
-        dtype: of both factors; f32 is multiplied as TF32.
+        dtype: of both factors; f32 is multiplied as TF32. Of e4m3, as of f32, no factor is turned.
         a: a descriptor, the words of the fragments (4 for 32 bytes along the reduced axis), or
             both.
         b: a descriptor.
@@ -308,7 +317,7 @@ def multiply(
         turned: of A and of B, whether rows in shared memory run along the free axis, not along the
             reduced axis (of 16-bit elements alone).
     """
-    kind, deep = ("tf32", 8) if dtype == "f32" else (dtype, 16)
+    kind, deep = _KINDS.get(dtype, (dtype, 16))
     count = width // 2
     words, a = (list(a), None) if isinstance(a, (list, tuple)) else ([], a)
     if isinstance(a, Both):

@@ -10,6 +10,7 @@ from typing import Any
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.codegen.gpu.bytes import words_of
 from neptune_mlir.codegen.gpu.chip import Chip, Operand
 from neptune_mlir.codegen.gpu.guarded import GuardedAccess
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
@@ -163,6 +164,24 @@ class Nvidia(Chip):
             found += memory.unpack(both, 2, wanted)
         return found
 
+    def narrowed(self, memory: Memory, kind: str, values: Sequence[Any]) -> Any:
+        """To e4m3 two at a time."""
+        if kind != FLOAT8 or len(values) % 2 or not self._has_float8():
+            return None
+        s = memory.s
+        i8, i16 = (ir.IntegerType.get_signless(n) for n in (8, 16))
+        found: list[Any] = []
+        for low, high in zip(values[::2], values[1::2], strict=True):
+            if low.type != s.f32:
+                return None
+            rounded = "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;"
+            pair = asm(rounded, "=h,f,f", [low, high], i16, side_effects=False)
+            moved = s.op("arith.shrui", [pair, s.constant(8, i16)], i16)
+            both = [s.op("arith.trunci", [x], i8) for x in (pair, moved)]
+            memory.pair_of[tuple(both)] = pair
+            found += both
+        return found
+
     def _has_float8(self) -> bool:
         target = self.target
         return isinstance(target, NvidiaTarget) and target.capability >= (8, 9)
@@ -186,6 +205,8 @@ class Nvidia(Chip):
         if values[0].type == s.f32:
             rounded = "cvt.rna.tf32.f32 $0, $1;"
             return [asm(rounded, "=r,f", [v], s.i32, side_effects=False) for v in values]
+        if values[0].type == ir.IntegerType.get_signless(8):
+            return words_of(memory, values)
         return [memory.narrow(list(values[j : j + 2])) for j in range(0, len(values), 2)]
 
     def accumulator(self, memory: Memory, values: list[Any], together: int = 1) -> list[Any]:
@@ -195,6 +216,8 @@ class Nvidia(Chip):
         return list(accumulator)
 
     def multiply(self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any) -> list[Any]:
+        if i.operand == FLOAT8:
+            return self._multiply_bytes(s, i, a, b, c)
         attributes = {
             "shape": ir.Attribute.parse(f"#nvvm.shape<m = {i.m}, n = {i.n}, k = {i.k}>"),
             "layoutA": ir.Attribute.parse("#nvvm.mma_layout<row>"),
@@ -213,6 +236,29 @@ class Nvidia(Chip):
             s.op("llvm.extractvalue", [made], s.f32, position=ir.DenseI64ArrayAttr.get([k]))
             for k in range(4)
         ]
+
+    def _multiply_bytes(
+        self, s: Scalars, i: MatrixInstruction, a: Any, b: Any, c: Any
+    ) -> list[Any]:
+        """As two products of f16, for what is seldom computed again: a word has neighbours of two
+        pieces of 8 along the sum, as the instruction for 16 takes them. (That for e4m3 needs a
+        newer PTX than all else here.)"""
+        half = next(m for m in self.target.matrix if m.operand == "f16")
+        assert 2 * half.k == i.k
+
+        def widened(word: Any) -> list[Any]:
+            i16 = ir.IntegerType.get_signless(16)
+            moved = s.op("arith.shrui", [word, s.constant(16, s.i32)], s.i32)
+            halves = [s.op("arith.trunci", [w], i16) for w in (word, moved)]
+            wide = [asm(_FROM_E4M3, "=r,h", [h], s.i32, side_effects=False) for h in halves]
+            pair = ir.VectorType.get([2], ir.F16Type.get())
+            return [s.op("llvm.bitcast", [w], pair) for w in wide]
+
+        for k in (0, 1):
+            (upper, upper_8), (lower, lower_8) = (widened(w) for w in a[2 * k : 2 * k + 2])
+            left = [upper, lower, upper_8, lower_8]
+            c = self.multiply(s, half, left, widened(b[k]), c)
+        return list(c)
 
     def operand_from_shared(
         self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand

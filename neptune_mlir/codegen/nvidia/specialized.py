@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import Layout, Shared, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
@@ -65,6 +66,7 @@ from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
+NARROW = ("f16", "bf16")
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
 
 
@@ -236,8 +238,9 @@ class SpecializedWriter(KernelWriter):
         rows = [
             warp_groups.WIDEST if k.is_dynamic_dim(k.rank - 1) else k.shape[-1]
             for k, t in zip(kinds, outputs, strict=True)
-            if k.rank and extent_multiple(t, -1) % warp_groups.CHUNK == 0
-        ]  # that leave in whole chunks
+            if k.rank
+            and (extent_multiple(t, -1) % warp_groups.CHUNK == 0 or str(k.element_type) in NARROW)
+        ]  # that leave in whole chunks, or by elements of 16 bits
         most = max(map(warp_groups.panels, rows), default=0)
         room = group_tiles.staged_panels(
             self.target, self.blocks, self.warps, self.memory.top, most
@@ -312,6 +315,8 @@ class SpecializedWriter(KernelWriter):
                 g = read_generic(start)
                 p, layout = self.oriented(g), layout_of(start, shape_of(g.init))
                 across = self.compute.warp_grid(layout, g, p).n
+                if self.compute.instruction(g).operand == FLOAT8:
+                    return  # in registers they would be in the order of accumulators
                 deep = across > 1 and g.extents[p.k] > warp_groups.PANEL
                 if not (asked or deep):
                     continue

@@ -4,6 +4,9 @@
 A thread of an accumulator holds two neighbouring elements here and two there: written as they
 are, a warp touches 8 rows by 16 bytes an instruction. Staged, panel by panel of 64 columns, it
 writes 4 rows by 128 bytes. Only lanes of one warp exchange data, so no other warp waits.
+
+Where rows of the result are not aligned with chunks of 16 bytes, a warp writes half a row of a
+panel an instruction, an element a lane.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, element_bytes, is_multiple
+from neptune_mlir.codegen.gpu.guarded import GuardedAccess
 from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
@@ -25,19 +29,23 @@ from neptune_mlir.targets.warp_groups import STAGED_ROWS as ROWS
 
 
 def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstruction) -> bool:
-    """Whether a tile is an accumulator of `instruction` with 16 rows a warp, in whole chunks of
-    16-bit elements."""
+    """Whether a tile is an accumulator of `instruction` with 16 rows a warp, of 16-bit elements in
+    whole chunks."""
     rank, shape = len(array.strides), layout.shape
     if len(shape) != 2 or element_bytes(array.dtype) != 2 or shape[1] % CHUNK:
         return False
-    there = window.valid[1]
-    whole = there is None or window.multiple % CHUNK == 0 or is_multiple(there, CHUNK)
-    if shape[0] != ROWS * layout.warps or not whole:
+    if shape[0] != ROWS * layout.warps:
         return False
     if window.dims[1] != rank - 1 or not is_multiple(window.offsets[rank - 1], CHUNK):
         return False
     grid = L.WarpGrid(layout.warps, 1, layout.warps)
     return layout == L.accumulator(shape, 0, 1, grid, instruction)
+
+
+def _in_chunks(window: Window) -> bool:
+    """Whether what exists of rows in memory is whole chunks."""
+    there = window.valid[1]
+    return there is None or window.multiple % CHUNK == 0 or is_multiple(there, CHUNK)
 
 
 def store(
@@ -51,9 +59,13 @@ def store(
             a time.
     """
     s, threads = memory.s, recomputed(memory.threads)
-    memory.needs(array, L.CHUNK)
     base = s.add(s.mul(threads.warp, STAGED * room), staged)
-    rows = _Rows(memory, threads, array, window, base)
+    rows: _Rows | _Elements
+    if _in_chunks(window):
+        memory.needs(array, L.CHUNK)
+        rows = _Rows(memory, threads, array, window, base)
+    else:
+        rows = _Elements(memory, threads, array, window, base)
     count = warp_groups.panels(layout.shape[1])
     for first in range(0, count, room):
         here = range(first, min(first + room, count))
@@ -154,6 +166,41 @@ class _Rows:
             if inside is not None:
                 exists = s.op("arith.extui", [inside], s.i32)
             hopper.store_chunk(pointer, value, exists)
+
+
+class _Elements:
+    """Moves staged panels to memory that is not aligned: each lane an element of half a row."""
+
+    def __init__(
+        self, memory: Memory, threads: Threads, array: Array, window: Window, base: Any
+    ) -> None:
+        s = self.s = memory.s
+        self.memory, self.base, self.lane = memory, base, threads.lane
+        there = window.valid[1]
+        self.left = s.sub(window.shape[1] if there is None else there, threads.lane)
+        self.first, self.rows = s.mul(threads.warp, ROWS), window.valid[0]
+        self.start = memory.address(array, window, [self.first, threads.lane])
+        self.step = s.op(
+            "arith.muli", [array.strides[window.dims[0]], s.constant(2, s.i64)], s.i64
+        )
+
+    def store(self, first: int, count: int) -> None:
+        s, memory = self.s, self.memory
+        half, i16 = COLUMNS // 2, ir.IntegerType.get_signless(16)
+        chunk, within = s.div(self.lane, CHUNK), s.mul(s.mod(self.lane, CHUNK), 2)
+        for row in range(ROWS):
+            exists = memory.in_bounds([s.add(self.first, row)], [self.rows])
+            left = s.select(exists, s.value(self.left, s.i32), s.constant(0, s.i32))
+            moved = s.op("arith.muli", [self.step, s.constant(row, s.i64)], s.i64)
+            pointer = memory.offset_pointer(self.start, moved, self.start.type)
+            for place in range(0, count * COLUMNS, half):
+                panel, column = divmod(place, COLUMNS)
+                here = s.mul(s.add(chunk, column // CHUNK), L.CHUNK)
+                where = s.add(s.add(s.xor(here, row % 8 * L.CHUNK), within), self.base)
+                where = s.add(where, panel * STAGED + row * ROW)
+                value = memory.load_element(memory.shared_pointer(where), i16, 2)
+                access = GuardedAccess(pointer, left, first * COLUMNS + place)
+                s.chip.store_guarded(s, access, 2, 1, [value])
 
 
 def recomputed(threads: Threads) -> Threads:

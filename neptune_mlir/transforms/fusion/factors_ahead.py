@@ -14,6 +14,7 @@ partner has 16 bits, for matrix instructions that take these, and `z` is rounded
 A factor is also stored as it is, but with what is summed along its rows, where f32 is multiplied as
 TF32 and neither factor lies so: instructions of warp groups read one of them from shared memory,
 and transpose elements of 16 bits alone. The smaller one is copied, if there is much to multiply.
+Of two factors of e4m3 that one is copied which does not lie so.
 
     o[i, n] = Σ_j x[j, i] * w[j, n]              ->     z[n, j] = w[j, n]
                                                         o[i, n] = Σ_j x[j, i] * z[n, j]
@@ -33,13 +34,13 @@ product would compute `g` again for every tile of its columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import prod
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import lookups
-from neptune_mlir.algebra.terms import Term
+from neptune_mlir.algebra.terms import FLOAT8, Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map
 from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.ir.bindings import ir
@@ -70,22 +71,32 @@ def found_in(program: NestProgram) -> dict[str, tuple[Term, Term]]:
 
 def _turned(program: NestProgram, nest: Nest, both: tuple[Term, Term]) -> tuple[Term, Term] | None:
     """The factors of a product, that first which is to be copied with its sum along rows."""
-    if not precision_of(program.function):
-        return None
     along = set(nest.reduced_axes)
-    if len(along) != 1 or any(f.op != "read" or f.dtype != "f32" for f in both):
+    if len(along) != 1:
         return None
-    sizes = []
-    for factor in both:
-        axes = T.axes_of(factor)
-        if not along < axes or T.axes_of(factor.args[-1]) == along or lookups(factor):
-            return None
-        extents = [nest.domain[a] for a in axes]
-        sizes.append(prod(UNKNOWN if n == DYNAMIC else n for n in extents))
-    work = prod(UNKNOWN if n == DYNAMIC else n for n in nest.domain)
-    if work < WORTH * min(sizes):
+    across = [f for f in both if _lies_across(f, along)]
+    if precision_of(program.function) and all(f.op == "read" and f.dtype == "f32" for f in both):
+        across = across if len(across) == 2 else []
+    elif not all(f.op == "cast" and f.args[0].dtype == FLOAT8 for f in both):
         return None
-    return both if sizes[0] <= sizes[1] else both[::-1]
+    sizes = [_elements(nest, T.axes_of(f)) for f in across]
+    if not sizes or _elements(nest, range(len(nest.domain))) < WORTH * min(sizes):
+        return None
+    chosen = across[sizes.index(min(sizes))]
+    return both if chosen == both[0] else both[::-1]
+
+
+def _lies_across(factor: Term, along: set[int]) -> bool:
+    """Whether a factor is read from a tensor whose rows do not run along what is summed."""
+    read = inside_casts(factor)
+    if read.op != "read" or lookups(read) or not along < T.axes_of(read):
+        return False
+    return T.axes_of(read.args[-1]) != along
+
+
+def _elements(nest: Nest, axes: Iterable[int]) -> int:
+    extents = (nest.domain[a] for a in axes)
+    return prod(UNKNOWN if n == DYNAMIC else n for n in extents)
 
 
 def _takes_statistics(program: NestProgram, product: Nest, term: Term) -> bool:
@@ -104,10 +115,12 @@ def take_ahead(program: NestProgram) -> None:
         wide = factor  # than the type that the program may round it to itself
         while wide.op == "cast" and dtype in (wide.dtype, wide.args[0].dtype):
             wide = wide.args[0]
-        rounded = T.make("cast", wide, dtype=dtype)
-        read = _stored(program, nest, rounded, sorted(T.axes_of(factor)), f"{key}.factor")
+        copied = inside_casts(factor).op == "read"
+        rounded = inside_casts(factor) if copied else T.make("cast", wide, dtype=dtype)
+        along = set(nest.reduced_axes) if copied else set()
+        axes = sorted(T.axes_of(factor), key=lambda a: (a in along, a))
+        read = _stored(program, nest, rounded, axes, f"{key}.factor")
         product = T.make("mul", T.make("cast", read, dtype=factor.dtype), partner)
-        copied = factor.op == "read"
         why = "for its instructions" if copied else "a sum of what is reduced"
         how = "copied, transposed," if copied else "computed"
         remark(nest.location, f"a factor is {how} ahead of its product: {why}")

@@ -51,6 +51,7 @@ from neptune_mlir.transforms.fusion.region import FusedRegion, produce
 from neptune_mlir.transforms.registry import register, remark
 
 LONG_CHUNK = 32  # tiles
+ALONE = 2  # times as many of one stream that data end: as many have room at once, and fill it
 PIECES = 16  # times as many programs as a target runs at once, of streams that data end
 MOST_CHUNKS = 128  # a join takes them all at once
 ROWS = 4  # times as many programs of rows, which have little under way while they reduce a tile
@@ -114,7 +115,8 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
     beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say
     how long streams are, and more than one is, chunks are small too: the longest is not one
-    program's.
+    program's. Of one such stream there are ALONE times as many, as long as each has LONG_CHUNK
+    tiles and they are joined by a kernel for so few.
 
     Streams without products of matrices have ROWS times as many programs.
 
@@ -147,8 +149,11 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     if _ends_by_data(stream):
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
         small = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
+        alone = ix.floordiv(ix.scale(asked, ALONE), some)
+        alone = ix.minimum(alone, ix.floordiv(tiles, LONG_CHUNK), max(SMALL_JOINS))
         several = _ends(stream, values, axes)
-        few, many = (ix.where_less(1, several, small, count) for count in (few, many))
+        few = ix.where_less(1, several, small, ix.maximum(few, alone))
+        many = ix.where_less(1, several, small, many)
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     if each == 1 and not _ends_by_data(stream):
         chosen = _soonest(grid, asked, tiles, few)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -39,6 +40,9 @@ LENGTH = 29
 # beside it.
 FEW = (8, 8, 4, 2, 2)
 NARROW = 8  # static extents that stay what they are, but along the stream
+# Points of a nest along those of them that nothing reduces; where there are more (windows of images
+# have five such loops), they have two each: everything else is evaluated for each of these points.
+CROWDED = 64
 MOST = 20  # reductions of a program that is judged as a whole
 
 
@@ -94,7 +98,23 @@ class SmallProgram:
                   for loop in range(len(nest.domain))} - self._long  # fmt: skip
         wide = sum(self.classes.static(c) not in range(1, NARROW + 1) for c in others)
         self._few = FEW[min(wide, len(FEW) - 1)]
+        self._crowded = self._crowded_of(others)
         self.steps = [self._nest_step(key) for key in program.nests]
+
+    def _crowded_of(self, others: set[Any]) -> set[Any]:
+        """The classes of narrow loops that nothing reduces, where a nest has many points along
+        them."""
+        found: set[Any] = set()
+        narrow = {c for c in others if self.classes.static(c) in range(2, NARROW + 1)}
+        loops = {key: [self.classes.of_loop(key, k) for k in range(len(nest.domain))]
+                 for key, nest in self.program.nests.items()}  # fmt: skip
+        for key, nest in self.program.nests.items():
+            narrow -= {c for k, c in enumerate(loops[key]) if k not in nest.result_axes}
+        for of in loops.values():
+            here = [c for c in of if c in narrow]
+            if prod(self.classes.static(c) for c in here) > CROWDED:
+                found |= set(here)
+        return found
 
     def _compared(self, key: str) -> list[set[Any]]:
         """The classes of loops whose positions are compared with each other in a nest."""
@@ -107,6 +127,8 @@ class SmallProgram:
         static = self.classes.static(of)
         if of in self._long:
             return static if static and static <= SHORT else LENGTH
+        if of in self._crowded:
+            return FEW[-1]
         return static if static and static <= NARROW else self._few
 
     def extents(self, key: str) -> tuple[int, ...]:

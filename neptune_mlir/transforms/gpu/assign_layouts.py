@@ -33,6 +33,7 @@ from neptune_mlir.analysis.tiles import (
     Generic,
     element_bytes,
     element_of,
+    factor_type,
     foralls,
     is_added,
     is_blank,
@@ -163,7 +164,7 @@ class _Assignment:
             product = read_contraction(g)
             if product is None:
                 continue
-            types = {element_of(v) for v in g.inputs}
+            types = {factor_type(g, k) for k in (0, 1)}
             known = self._instructions(types.pop()) if len(types) == 1 else ()
             if not known or element_of(g.result) != "f32":
                 missed(g.op.location, MATRIX, "there is none for its types")
@@ -197,7 +198,7 @@ class _Assignment:
             p = self.matrix.get(g.result)
             if p is None:
                 continue
-            known = self._instructions(element_of(g.inputs[0]))
+            known = self._instructions(factor_type(g, 0))
             fitting = [i for i in known if self._fits(g, p, i)]
             rows = self._rows(g)
             self.instruction[g.result] = max(
@@ -258,7 +259,7 @@ class _Assignment:
     def _rows(self, g: Generic) -> int:
         """Rows of a product: its extent along what an accumulator keeps as the next operand."""
         p = self.matrix[g.result]
-        chain = self._instructions(element_of(g.inputs[0]))[0].chain
+        chain = self._instructions(factor_type(g, 0))[0].chain
         return int(g.extents[p.m if chain == "a" else p.n])
 
     def _warp_grid(self, g: Generic, p: Contraction) -> WarpGrid:

@@ -36,6 +36,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.algebra.numerics import accuracy
+from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import iteration_of
 from neptune_mlir.analysis.tiles import foralls, is_blank, nested, owner, read_generic, tuned
 from neptune_mlir.dialects.attributes import (
@@ -45,6 +47,7 @@ from neptune_mlir.dialects.attributes import (
     KEEPS,
     LAYOUT,
     MEASURED,
+    NARROWS,
     REFERENCES,
     STAGES,
     VIA,
@@ -64,8 +67,15 @@ from neptune_mlir.transforms.gpu.streams import (
 from neptune_mlir.transforms.registry import register
 
 LARGEST = 2.0**14  # a sum of weights that is in range, so that each is an f16 number
+LARGEST_BYTE = accuracy.LARGEST[FLOAT8]  # where they are rounded to e4m3
 LITTLE = 0.9  # factors of references that hardly move
 SMALL = 2.0**20  # references under it lose at most 2^-4 when their product with log2 e is rounded
+
+
+def largest_sum(weights: Any) -> float:
+    """A sum of weights (a tile) that is in range for all that reads them."""
+    readers = (use.owner.operation for use in weights.uses)
+    return LARGEST_BYTE if any(map(NARROWS.on, readers)) else LARGEST
 
 
 @register("keep-references", "look for new references only where weights leave their range")

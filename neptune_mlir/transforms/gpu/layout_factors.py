@@ -24,6 +24,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.dialects.attributes import WIDENS
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
 from neptune_mlir.transforms.registry import remark
+from neptune_mlir.transforms.tiling.elementwise import elementwise
 
 
 def slice_whole_arrays(forall: Any) -> None:
@@ -97,17 +98,7 @@ def _round_inputs(g: Generic, wanted: dict[int, str]) -> None:
 
 def _rounded(value: Any, kind: Any) -> Any:
     """An elementwise op that rounds a tile."""
-    wide, rank = ir.RankedTensorType(value.type).element_type, len(shape_of(value))
-    empty = tensor.empty(shape_of(value), kind)
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-    rounded = linalg.GenericOp(
-        [empty.type], [value], [empty], ir.ArrayAttr.get([identity, identity]),
-        ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank),
-    )  # fmt: skip
-    here = rounded.regions[0].blocks.append(wide, kind, arg_locs=[ir.Location.current] * 2)
-    with ir.InsertionPoint(here):
-        linalg.YieldOp([arith.TruncFOp(kind, here.arguments[0]).result])
-    return rounded.results[0]
+    return elementwise(value, kind, lambda x: arith.TruncFOp(kind, x).result)
 
 
 def unwidened(value: Any) -> Any:

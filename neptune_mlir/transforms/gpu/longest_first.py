@@ -16,8 +16,9 @@ A kernel ahead finds the order, a thread for each sequence: its rank is the numb
 longer, or as long and in front of it. So no result depends on the order, and none changes.
 
 That kernel costs a launch, and each program a read, so they are for launches that gain: some
-sequence can have over LONG tiles, there are more programs than multiprocessors, and no more than
-MOST sequences, for each is compared with all others. A launch says so from its shapes alone.
+program can have over LONG points of the stream (or TILES tiles), there are more programs than
+multiprocessors, and no more than MOST sequences, for each is compared with all others. A launch
+says so from its shapes alone.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import grid_bounds
 from neptune_mlir.transforms.tiling.slices import slice_operands
 
-LONG = 32  # tiles
+LONG, TILES = 1024, 32  # points of the longest stream of a program, or tiles of few of them
 MOST = 256  # sequences
 LARGEST = 2**31 - 1  # what a number of 32 bits can say
 
@@ -145,7 +146,7 @@ class _Launch:
             programs = ix.mul(programs, bound)
         chip = ir.Operation.create(MULTIPROCESSORS, results=[ir.IndexType.get()]).results[0]
         found = ix.where_less(chip, programs, extent, 0)
-        found = ix.where_less(LONG * step, longest, found, 0)
+        found = ix.where_less(min(LONG, TILES * step), longest, found, 0)
         return ix.where_less(1, extent, ix.where_less(extent, MOST + 1, found, 0), 0)
 
     def _order(self, at: int, count: Index) -> Any:

@@ -22,6 +22,7 @@ Loops that run for a tile or two (no `neptune.again`) do what they say, and only
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, read_generic
@@ -41,9 +42,9 @@ from neptune_mlir.dialects.op_names import RELEASE, WARP_ALL
 from neptune_mlir.ir.bindings import arith, ir, linalg, math, scf
 from neptune_mlir.transforms.gpu.copies import Copies
 from neptune_mlir.transforms.gpu.keep_references import (
-    LARGEST,
     LITTLE,
     SMALL,
+    largest_sum,
     read_guess,
 )
 from neptune_mlir.transforms.gpu.streams import chains_of, read_accumulation
@@ -177,7 +178,8 @@ class _Lazy:
                     if op == guess.weighing and MEASURED.on(op):
                         MEASURED.set(written, "small")
             sums = inside.values[guess.total.results[0]]
-            fits = self._in_warp([sums, before], guess.total.results[0], _fits)
+            most = largest_sum(guess.weights)
+            fits = self._in_warp([sums, before], guess.total.results[0], partial(_fits, most))
             scf.YieldOp([inside.values[guess.weights], sums, fits])
         with ir.InsertionPoint(branch.else_block):
             before = self.copies.values[guess.reference]
@@ -254,8 +256,8 @@ def _is_small(reference: Any) -> Any:
     return arith.cmpf(_LESS, math.absf(reference), _number(SMALL))
 
 
-def _fits(total: Any, reference: Any) -> Any:
-    return arith.andi(arith.cmpf(_LESS, total, _number(LARGEST)), _is_small(reference))
+def _fits(most: float, total: Any, reference: Any) -> Any:
+    return arith.andi(arith.cmpf(_LESS, total, _number(most)), _is_small(reference))
 
 
 def _moved_little(old: Any, factor: Any, new: Any) -> Any:

@@ -336,12 +336,14 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
             f" depths multiples of {deep}",
             "extents that are such multiples, compiled in",
         )
-    if turned and size > 2:
+    if turned and size != 2:
         raise Unshared(
             f"a right factor of {element_of(g.inputs[p.b])} whose rows do not run along the sum,"
             " and wgmma transposes elements of 16 bits alone",
             "a factor that is stored transposed",
         )
+    if g.maps[p.a].index(p.k) == 0 and size == 1:
+        raise Unshared("a left factor of e4m3 whose rows do not run along the sum")
     if g.maps[-1].index(p.m) != 0 and not (size > 2 and SWAPPED.on(op)):
         raise Unshared("a matmul whose result is transposed")
     made = owner(g.inputs[p.a])
@@ -353,9 +355,9 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
 def _check_load(load: Load, forall: Any) -> None:
     window, value = load.window, load.value
     tensor = ir.RankedTensorType(window.tensor.type)
-    if element_of(value) not in ("f16", "bf16", "f32"):
+    if element_of(value) not in ("f16", "bf16", "f32", "i8"):  # bytes are e4m3 (`float8-bits`)
         raise Unshared(
-            f"a load of {element_of(value)}; tiles for matmuls are f16, bf16 or f32: cast it",
+            f"a load of {element_of(value)}; tiles for matmuls are f16, bf16, f32 or e4m3: cast it",
             "inputs of f16 or bf16",
         )
     size = element_bytes(element_of(value))
@@ -397,8 +399,8 @@ def _check_load(load: Load, forall: Any) -> None:
             "an op that needs other layouts reads a tile in shared memory",
             "factors that products alone read",
         )
-    if size > 2 and len(readers) > 1:
-        raise Unshared("a factor that the copy engine rounds, and another op reads")
+    if size != 2 and len(readers) > 1:
+        raise Unshared("a factor of f32 or e4m3 that another op reads")
     bounds = [bound for loop in load.loops for bound in list(loop.operands)[:3]]
     ends = [end for end in window.valid if end is not None]
     looked = (window.pages.start, window.pages.count, *window.pages.at) if window.pages else ()

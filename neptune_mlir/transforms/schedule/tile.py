@@ -286,9 +286,8 @@ def _product_tile(
         rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
         rest |= {**dict.fromkeys(row, rows), axis: stream}
         uncut = uncut and not overfull(nests, rest, domain, axis, room)
-    sizes.update(dict.fromkeys(row, rows or 64))
-    if column is not None:
-        sizes[column] = 0 if uncut else cut
+    across = {} if column is None else {column: 0 if uncut else cut}
+    sizes.update(dict.fromkeys(row, rows or 64) | across)
     sizes.update((a, 0 if a in whole else cut) for a in more)
     return row, column, stream
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.float8 import float8_values
+from neptune_mlir.algebra.numerics.float8 import float8_bits, float8_values
 from support.chips import scalar_ops
 from support.chips.scalar_ops import NUMPY, bf16_round
 from support.chips.simt_ops import Body, Kernel, Op, Value
@@ -210,6 +210,14 @@ class Block:
             return self._guarded(text, operands, mask)
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
+        if text.startswith("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1"):  # the second is above
+            pair = float8_bits(np.stack(operands, 1).astype(np.float32))
+            return np.ascontiguousarray(pair).view(np.int16).ravel()
+        if text.startswith("prmt.b32 $0, $1, $2, "):
+            chosen = int(text.split("$2, ")[1].rstrip(";"))
+            raw = np.stack(operands, 1).astype(np.int32).view(np.uint8).reshape(-1, 8)
+            found = np.ascontiguousarray(raw[:, [chosen >> 4 * k & 7 for k in range(4)]])
+            return found.view(np.int32).ravel()
         if "e4m3x2" in text or "0x64646464" in text:  # two bytes as f16
             if "prmt.b32 w" in text:  # of two words
                 chosen = int(text.split("prmt.b32 w, $1, $2, ")[1].split(";")[0])

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from neptune_mlir.algebra.numerics.float8 import float8_values
 from support.chips import simt
 from support.chips.simt_ops import Body, Kernel, Op
 from support.chips.simt_parts import (
@@ -37,6 +38,7 @@ from support.chips.simt_parts import (
 )
 
 GROUP = 128  # threads
+DEEP = {"tf32": 8, "e4m3": 32}  # columns of a factor in 32 bytes, where they are not 16
 _QUAD, _LANE = np.arange(GROUP) % 4, np.arange(GROUP) % 32 // 4
 FIRST_ROW = np.arange(GROUP) // 32 * 16 + _LANE  # of those that a thread of a group holds
 
@@ -322,13 +324,14 @@ class HopperBlock(simt.Block):
         groups = mask.reshape(-1, GROUP)
         assert (groups.all(1) == groups.any(1)).all(), "a warp does a warp group's product alone"
         steps = re.findall(
-            r"add\.s64 b, \$(\d+), (\d+);\nwgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(?:16|8)"
-            r"\.f32\.(b?f16|tf32)\.(?:b?f16|tf32) \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1"
+            r"add\.s64 b, \$(\d+), (\d+);\nwgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(?:16|8|32)"
+            r"\.f32\.(b?f16|tf32|e4m3)\.(?:b?f16|tf32|e4m3) \{.*?\}, (\{.*?\}|a), b, ([pq]), 1, 1"
             r"(?:, ([01]))??(?:, ([01]))?;",
             text,
         )
-        assert all(("tf32" in step) == ("" == step[-1]) for step in steps)
-        assert ("k8." in text) == (".tf32.tf32" in text)  # which transposes nothing
+        assert all((step[3] in DEEP) == ("" == step[-1]) for step in steps)  # transposes nothing
+        for dtype, deep in DEEP.items():
+            assert (f"k{deep}." in text) == (f".{dtype}.{dtype}" in text)
         moves = re.findall(r"add\.s64 a, \$(\d+), (\d+);", text)
         assert len(steps) == text.count("wgmma.mma_async")
         width = int(steps[0][2])
@@ -370,13 +373,13 @@ class HopperBlock(simt.Block):
     def _matrix(
         self, descriptors: np.ndarray, moved: int, rows: int, dtype: str, transposed: bool
     ) -> np.ndarray:
-        """What a descriptor names, [rows, 16] (of tf32, 8 columns); `transposed`: the rows run
+        """What a descriptor names, [rows, 16] (DEEP columns); `transposed`: the rows run
         along shared memory."""
         assert (descriptors == descriptors[0]).all(), "threads differ"
         bits = (int(descriptors[0]) + moved) % (1 << 64)
         wide = {1: ROW, 2: ROW // 2}[bits >> 62]  # bytes of a swizzled row
         start, leading, stride = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
-        size = 4 if dtype == "tf32" else 2
+        size = 32 // DEEP.get(dtype, 16)
         row, k = np.arange(rows)[:, None], np.arange(32 // size)
         if transposed:
             panel = wide // 2
@@ -389,6 +392,8 @@ class HopperBlock(simt.Block):
         raw = self.shared[places[..., None] + np.arange(size)]
         if dtype == "tf32":
             return _tf32(np.ascontiguousarray(raw).view(np.int32)[..., 0])
+        if dtype == "e4m3":
+            return float8_values(raw[..., 0]).astype(np.float32)
         return simt.from_bytes(raw, dtype)[..., 0].astype(np.float32)
 
     def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:
@@ -409,7 +414,14 @@ def _column(i: int) -> np.ndarray:
 
 
 def _from_words(words: list[np.ndarray], dtype: str) -> np.ndarray:
-    """A left factor in registers, [64, 16] (of tf32, 8 columns)."""
+    """A left factor in registers, [64, 16] (DEEP columns)."""
+    if dtype == "e4m3":
+        found = np.zeros((64, 32), np.float32)
+        for i, word in enumerate(words):
+            four = float8_values(np.ascontiguousarray(word, np.int32).view(np.uint8).reshape(-1, 4))
+            for j in range(4):
+                found[FIRST_ROW + 8 * (i % 2), 16 * (i // 2) + 4 * _QUAD + j] = four[:, j]
+        return found
     if dtype == "tf32":
         found = np.zeros((64, 8), np.float32)
         for i, word in enumerate(words):

@@ -27,7 +27,7 @@ class TensorMap:
 
     @property
     def size(self) -> int:
-        return 4 if self.dtype == "tf32" else simt.SIZES[self.dtype]
+        return {"tf32": 4, "f8E4M3FN": 1}.get(self.dtype) or simt.SIZES[self.dtype]
 
     @property
     def bytes(self) -> int:

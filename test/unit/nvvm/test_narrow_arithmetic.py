@@ -30,6 +30,13 @@ SWISH = """%one = arith.constant 1.0 : T
     %d = arith.addf %p, %one : T
     %s = arith.divf %one, %d : T
     %r = arith.mulf %a, %s : T"""
+MISH = """%p = math.exp %a : T
+    %l = math.log1p %p : T
+    %c = arith.constant 20.0 : T
+    %big = arith.cmpf ogt, %a, %c : T
+    %s = arith.select %big, %a, %l : T
+    %t = math.tanh %s : T
+    %r = arith.mulf %a, %t : T"""
 # what stands in the body, and what it is in f64
 BODIES = {
     "by a number": ("%c = arith.constant 10.0 : T\n    %r = arith.divf %a, %c : T",
@@ -38,6 +45,7 @@ BODIES = {
                   "    %r = arith.divf %a, %d : T", lambda x: x / 2),
     "inverse": ("%c = arith.constant 1.0 : T\n    %r = arith.divf %c, %a : T", lambda x: 1 / x),
     "swish": (SWISH, lambda x: x * (1 / (1 + np.exp(-x)))),
+    "mish": (MISH, lambda x: x * np.tanh(np.log1p(np.exp(np.minimum(x, 600))))),
     "tanh": ("%r = math.tanh %a : T", np.tanh),
 }  # fmt: skip
 

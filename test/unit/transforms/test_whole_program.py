@@ -141,6 +141,23 @@ def test_alike_sums_are_kept_apart_together():
     assert like_the_last(blamed) == ("lx", "lz")
 
 
+def test_windows_of_images_are_evaluated_on_few_rows(monkeypatch):
+    """Five short loops that nothing reduces are thousands of rows, of which a few say as much."""
+    seen = []
+    monkeypatch.setattr(
+        "neptune_mlir.transforms.fusion.whole.wrong_values",
+        lambda definition, *rest: seen.append(definition) or "",
+    )
+    p = N.Program("windows")
+    *window, h, c = (p.axis(f"a{k}", n) for k, n in enumerate((2, 8, 7, 8, 7, 3, 32)))
+    x = p.input("x", *window, h, c)[(*window, h, c)]
+    d = x - N.sum(x, h, c) / 96.0
+    p.output(N.sum(d * d, h, c) / 96.0, *window)
+    remarks_of(p)
+    shapes = [shape for definition in seen for shape, _ in definition.inputs.values()]
+    assert shapes and all(shape[:6] == (2, 2, 2, 2, 2, 3) for shape in shapes), shapes
+
+
 def test_of_the_inputs_that_are_drawn_again_the_worst_are_judged():
     cases = [HostileCall(name, ()) for name in "ab" * 20]
     excess = np.arange(40.0) % 7

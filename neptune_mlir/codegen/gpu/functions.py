@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions of f32 that are few instructions: tangents, the error function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.codegen.gpu.exponentials import FAR, LESS, LOG2_E
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.math.polynomials import ERF, LOG2_ERFC, TANH, TANH_NEAR
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.gpu.scalars import Scalars
+
+ONE_FROM = 9.1  # tanh of what is over it is 1, rounded to f32
+ORDERED_GREATER = 2  # of `arith.cmpf`
+
+
+def tanh(s: Scalars, x: Any) -> Any:
+    if x.type != s.f32 or (found := _tanh_of_logarithm(s, x)):
+        return found if x.type == s.f32 else None
+    square = s.op("arith.mulf", [x, x], s.f32)
+    near = s.op("arith.mulf", [x, _horner(s, square, (1.0, *TANH))], s.f32)
+    predicate = ir.IntegerAttr.get(s.i64, 4)
+    limit = s.constant(TANH_NEAR * TANH_NEAR, s.f32)
+    is_near = s.op("arith.cmpf", [square, limit], s.i1, predicate=predicate)
+    return s.select(is_near, near, rough_tanh(s, x))
+
+
+def rough_tanh(s: Scalars, x: Any) -> Any:
+    """1 - 2 / (exp(2x) + 1): right at both ends, absolute error of a rounding or two."""
+    if x.type != s.f32 or (found := _tanh_of_logarithm(s, x)):
+        return found if x.type == s.f32 else None
+    e = s.ex2(s.multiply(x, s.constant(2 * LOG2_E, s.f32)))
+    one = s.constant(1.0, s.f32)
+    inverse = s.chip.reciprocal(s, s.op("arith.addf", [e, one], s.f32))
+    return s.fma(s.constant(-2.0, s.f32), inverse, one)
+
+
+def _tanh_of_logarithm(s: Scalars, x: Any) -> Any:
+    """tanh(log(1 + p)) of a power p is p (p + 2) / (p (p + 2) + 2), and no function; where x is
+    another number if that is large, as programs write softplus, 1 then. None for other x."""
+    large = None
+    chosen = s.parts(x, "arith.select")
+    if chosen and _is_over(s, chosen[0], chosen[1], ONE_FROM):
+        large, x = chosen[0], chosen[2]
+    of = s.parts(x, "math.log1p")
+    if not of or of[0] not in s.powers:
+        return None
+    p = s.op("arith.minimumf", [of[0], s.constant(FAR, s.f32)], s.f32)
+    square = s.fma(p, p, s.op("arith.addf", [p, p], s.f32))
+    divisor = s.op("arith.addf", [square, s.constant(2.0, s.f32)], s.f32)  # 2 to 2^121
+    found = s.op("arith.mulf", [square, s.chip.reciprocal(s, divisor)], s.f32)
+    return found if large is None else s.select(large, s.constant(1.0, s.f32), found)
+
+
+def _is_over(s: Scalars, condition: Any, value: Any, bound: float) -> bool:
+    """Whether a condition says that a value is over a number that is not under `bound`."""
+    compared = s.parts(condition, "arith.cmpf")
+    if not compared or s.widened(compared[0]) != value:
+        return False
+    number = s.constant_of(compared[1])
+    predicate = ir.IntegerAttr(condition.owner.attributes["predicate"]).value
+    return number is not None and number >= bound and predicate == ORDERED_GREATER
+
+
+def erf(s: Scalars, x: Any) -> Any:
+    """A polynomial under 1, and 1 less a power of 2 from there on: none of both branches."""
+    if x.type != s.f32:
+        return None
+    size, square = s.op("math.absf", [x], s.f32), s.op("arith.mulf", [x, x], s.f32)
+    near = s.fma(size, _horner(s, square, ERF), size)
+    far = s.op(
+        "arith.subf", [s.constant(1.0, s.f32), s.ex2(_horner(s, size, LOG2_ERFC))], s.f32
+    )
+    predicate = ir.IntegerAttr.get(s.i64, LESS)
+    small = s.op("arith.cmpf", [size, s.constant(1.0, s.f32)], s.i1, predicate=predicate)
+    return s.op("math.copysign", [s.select(small, near, far), x], s.f32)
+
+
+def _horner(s: Scalars, x: Any, coefficients: Sequence[float]) -> Any:
+    value = s.constant(coefficients[-1], s.f32)
+    for coefficient in reversed(coefficients[:-1]):
+        value = s.fma(value, x, s.constant(coefficient, s.f32))
+    return value
