@@ -50,8 +50,8 @@ def storage_dtype(kind: str) -> np.dtype[Any]:
 class Behind:
     """The second of two arrays that are one along dimension `dim`, where it begins there, and what
     of both is still on its way: positions from `low` to `high`. The word at address `word` counts
-    the lanes of it that have come, or with `rows` the positions of all lanes, from the last one
-    down, in multiples of that. A kernel waits for them `timeout` milliseconds."""
+    the lanes of it that have come, or with `step` the positions of all lanes, from the last one
+    down: so many, then the rest. A kernel waits for them `timeout` milliseconds."""
 
     view: ArrayView
     dim: int
@@ -60,7 +60,7 @@ class Behind:
     high: int = 0
     word: int = 0
     timeout: int = 0
-    rows: int = 0
+    step: int = 0
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,10 @@ def in_two(array: ArrayView, dim: int) -> list[Any]:
     for extent in reversed(array.shape[:dim]):
         steps.insert(0, lanes)
         lanes *= extent
-    unit, row = max(1, found.high - found.low), 0
-    if found.rows:
-        unit, row, steps = found.rows, 1, [0] * len(steps)
-    numbers = (found.begin, found.low, found.high, found.timeout, unit, row, *steps)
+    if found.step:
+        steps = [0] * len(steps)
+    row = int(found.step > 0)
+    numbers = (found.begin, found.low, found.high, found.timeout, found.step, row, *steps)
     return [ctypes.c_void_p(found.word), *map(ctypes.c_int32, numbers)]
 
 

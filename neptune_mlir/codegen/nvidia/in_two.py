@@ -10,8 +10,9 @@ counts the tile. Streams that a mask ends run backward (`lower-to-tiles`), to th
 
 The launch passes, of each such argument: where the second array begins along the dimension, the
 address of the word, between which positions it matters, milliseconds after which the kernel ends in
-an error, in steps of how many positions these come, how much a position counts, and how much a step
-along each dimension in front does.
+an error, how many positions the first of two steps has (0: lanes are counted), how much a position
+counts, and how much a step along each dimension in front does. Nothing here is divided: a producer
+that is late keeps all others waiting.
 """
 
 from __future__ import annotations
@@ -80,18 +81,18 @@ class InTwo:
     def place_tile(self, kernel: SpecializedWriter, offsets: list[Any], first: Any) -> Any:
         """Wait for what a tile at `offsets` is made of, and let them count from the start of its
         array. Whether that is the second one. `first`: whether no tile came before."""
-        s, (word, begin, low, high, timeout, unit, row, *lanes) = kernel.s, self.values
+        s, (word, begin, low, high, timeout, step, row, *lanes) = kernel.s, self.values
         at = offsets[self.dim]
-        low, high, begin, row = (s.value(x) for x in (low, high, begin, row))
+        low, high, begin, step, row = (s.value(x) for x in (low, high, begin, step, row))
         with under(s, s.both(s.less(s.sub(low, 1), at), s.less(at, high))):
             left = s.value(s.sub(high, at))  # positions, those of the tile the first ones
-            others = s.value(s.sub(left, 1))
-            passed = s.mul(others, row)
-            for offset, step in zip(offsets, lanes, strict=False):
-                passed = s.add(passed, s.mul(offset, s.value(step)))
-            inside = s.op("arith.remui", [s.value(others, s.i32), unit], s.i32)
-            begins = s.less(s.value(inside), self.rows)  # a step: the tile has its last position
-            ends = s.op("arith.ori", [s.equal(at, low), begins], s.i1)
+            before = s.value(s.sub(left, self.rows))
+            passed = s.mul(s.sub(left, 1), row)
+            for offset, each in zip(offsets, lanes, strict=False):
+                passed = s.add(passed, s.mul(offset, s.value(each)))
+            ends = s.op("arith.ori", [s.equal(at, low), s.less(before, 1)], s.i1)
+            second = s.both(s.less(step, left), s.less(before, s.add(step, 1)))
+            ends = s.op("arith.ori", [ends, second], s.i1)
             with under(s, s.op("arith.ori", [ends, first], s.i1)):
                 hopper.await_count(word, s.value(passed, s.i32), timeout)
         behind = s.less(s.sub(begin, 1), at)

@@ -88,6 +88,10 @@ class Producer:
         several = window.pages is not None and window.pages.size < window.shape[0]
         if apart and several:
             pieces = BoxPieces(kernel, number, window, ring)
+        two, behind = kernel.in_two.get(number), None
+        if two:  # what is not there, is waited for before room is
+            offsets = list(kernel.window(window).offsets)
+            behind = two.place_tile(kernel, offsets, self.first)
         slot, parity = rings.slot(ring, rings.take((op.operands[0], 0)))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.empty)), free)
@@ -103,9 +107,9 @@ class Producer:
             return
         *rows, columns = window.shape
         kind = window.tensor.type
-        offsets, inner = list(kernel.window(window).offsets), window.dims[-1]
-        two = kernel.in_two.get(number)
-        behind = two and two.place_tile(kernel, offsets, self.first)
+        inner = window.dims[-1]
+        if two is None:
+            offsets = list(kernel.window(window).offsets)
         tile = BoxTile(
             number, offsets, window.dims, math.prod(rows), columns, ring.panel, rounds=ring.rounds
         )

@@ -31,8 +31,8 @@ class ArraysInTwo:
         word: the address of an i32 in the memory of the device. It says how many lanes of that
             array have come: points of the dimensions before `dim`, in order.
         timeout: milliseconds after which a kernel that waits ends in an error.
-        rows: if not 0, the word says how many positions of all lanes have come, from the last one
-            down, and their number is a multiple of this one, which whole tiles make up.
+        step: if not 0, the word says how many positions of all lanes have come, from the last one
+            down: first so many, then all.
     """
 
     arrays: tuple[Any, Any]
@@ -40,7 +40,7 @@ class ArraysInTwo:
     late: int | None = None
     word: int = 0
     timeout: int = 0
-    rows: int = 0
+    step: int = 0
 
     def view(self, first: ArrayView, second: ArrayView, name: str) -> ArrayView:
         """Both as one. Raises ArgumentError where they do not fit."""
@@ -57,7 +57,7 @@ class ArraysInTwo:
             0 if self.late is None else 1 + self.late
         ]
         behind = Behind(
-            second, self.dim, begin, low, high, self.word, self.timeout, self.rows
+            second, self.dim, begin, low, high, self.word, self.timeout, self.step
         )
         return replace(first, shape=tuple(one), behind=behind)
 

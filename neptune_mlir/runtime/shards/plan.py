@@ -295,10 +295,11 @@ class ShardSchedule:
             self._together[rank] = self._found_together(rank)
         return self._together[rank]
 
-    def rows_at_once(self, rank: int, lanes: int) -> int:
-        """In multiples of how many positions the other device's data come to a device that reduces
-        them in so many lanes by `together`, from the last one down. 0: they come lane by lane,
-        which is right where the programs of some lanes follow those of others."""
+    def step_at_once(self, rank: int, lanes: int) -> int:
+        """How many positions of all lanes, from the last one down, come first to a device that
+        reduces the other one's data in so many lanes by `together`; then the rest comes. (A step
+        costs as much as copying some megabytes, and the last one is waited for.) 0: they come lane
+        by lane, which is right where the programs of some lanes follow those of others."""
         found = self.together(rank)
         if found is None or found.own_first:
             return 0
@@ -306,7 +307,8 @@ class ShardSchedule:
         spans = [c.spans[rows] for c in found.calls if found.has_both(c, columns)]
         programs = lanes * sum(-(-(b - a) // ALIGNED) for a, b in spans)
         length = found.needed[1] - found.needed[0]
-        return 0 if programs > AT_ONCE or length % (PARTS * ALIGNED) else length // PARTS
+        last = length // PARTS // ALIGNED * ALIGNED
+        return length - last if programs <= AT_ONCE and last else 0
 
     def _found_together(self, rank: int) -> Together | None:
         if self.devices != 2 or not self.plan.carries:

@@ -32,15 +32,15 @@ class Offer:
     """What processes give each other in a call: `tensors` are this process's, and travel along
     `dims`. `counted`: kernels begin before all has come; so lanes go one group after the other (of
     all tensors those points of the dimensions in front of that one), and a word in the reader's
-    memory says how many have come. To a reader that `rows` has a number for, positions of all lanes
-    go, from the last one down, and counts are multiples of it."""
+    memory says how many have come. To a reader that `step` has a number for, positions of all lanes
+    go, from the last one down: so many, then the rest."""
 
     tensors: Sequence[torch.Tensor]
     dims: Sequence[int]
     shapes: Shapes
     needed: Needed
     counted: bool = False
-    rows: Callable[[int], int] = lambda reader: 0
+    step: Callable[[int], int] = lambda reader: 0
 
 
 class Open(Protocol):
@@ -188,8 +188,8 @@ class CopyExchange:
                     x.record_stream(memory.side)
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
                 if offer.counted:
-                    if unit := offer.rows(reader):
-                        _send_positions(memory, reader, both, offer.dims, unit)
+                    if step := offer.step(reader):
+                        _send_positions(memory, reader, both, offer.dims, step)
                     else:
                         _send_lanes(memory, reader, both, offer.dims)
                     continue
@@ -242,12 +242,12 @@ def _send_lanes(
 
 def _send_positions(
     memory: _Shared, reader: int, both: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    dims: Sequence[int], unit: int,
+    dims: Sequence[int], step: int,
 ) -> None:  # fmt: skip
-    """Copy positions of all lanes, from the last one down, and let the reader know: two times, for
-    each costs as much as copying some megabytes, and few at last, for these are waited for."""
+    """Copy positions of all lanes, from the last one down, `step` and then the rest, and let the
+    reader know."""
     size = both[0][1].shape[dims[0]]
-    for begin, end in ((unit, size), (0, unit)):
+    for begin, end in ((size - step, size), (0, size - step)):
         for (to, x), dim in zip(both, dims, strict=True):
             _copy(to.narrow(dim, begin, end - begin), x.narrow(dim, begin, end - begin))
         memory.count(reader, size - begin)

@@ -232,7 +232,7 @@ class _ShardCall:
         exchange.start(Offer(
             [self.arguments[a.name] for a in moving],
             [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
-            counted, self._rows_at_once,
+            counted, self._step_at_once,
         ))  # fmt: skip
         return moving, exchange
 
@@ -242,11 +242,11 @@ class _ShardCall:
             return 0, self.schedule.layouts[self.traveling].lengths[owner]
         return self.schedule.needed(reader, owner)
 
-    def _rows_at_once(self, reader: int) -> int:
-        """In multiples of how many positions of all lanes a process gets another one's data."""
+    def _step_at_once(self, reader: int) -> int:
+        """How many positions of all lanes a process gets first; 0: it gets lanes."""
         axes = self.plan.joins[self.traveling].results[0].axes or ()
         lanes = axes[: axes.index(self.plan.axes[0])]
-        return self.schedule.rows_at_once(reader, math.prod(self.extents[a] for a in lanes))
+        return self.schedule.step_at_once(reader, math.prod(self.extents[a] for a in lanes))
 
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
@@ -320,18 +320,18 @@ class _ShardCall:
                     second.narrow(dim, 0, high - found.border))  # fmt: skip
             if not self.copies:
                 return torch.cat(pair, dim)
-            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout, unit)
+            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout, step)
 
         def is_both(call: Call) -> bool:
             return found.has_both(call, self.traveling)
 
         # where all programs that wait run at once, those that wait for nobody are first, and they
         # take over where these end; else they are first, and the others fill their end
-        unit = self._rows_at_once(rank)
+        step = self._step_at_once(rank)
         beside = self._beside(len(found.calls) > 1)
-        if isinstance(exchange, CopyExchange) and not unit:
+        if isinstance(exchange, CopyExchange) and not step:
             beside.follow(exchange.side)  # in graphs nothing else says which is first
-        for run in sorted(found.calls, key=lambda c: is_both(c) == bool(unit)):
+        for run in sorted(found.calls, key=lambda c: is_both(c) == bool(step)):
             spans = {a: span for a, span in run.spans.items() if a != self.traveling}
             numbers = plan.numbers(run.starts, self.schedule.sizes)
             arguments = [
@@ -339,7 +339,7 @@ class _ShardCall:
                 else _narrow(self.arguments[a.name], a.axes, spans) for a in plan.arguments
             ]  # fmt: skip
             out = [_narrow(results[n], axes, spans) for n, axes in made.items()]
-            with beside.last() if is_both(run) == bool(unit) else beside.first():
+            with beside.last() if is_both(run) == bool(step) else beside.first():
                 call(self.kernels.whole, [*arguments, *numbers.values()], out)
         beside.meet()
 

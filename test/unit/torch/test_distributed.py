@@ -430,7 +430,7 @@ def counting(group, seen):
         counted, rows = call % 4 != 3, int(call % 3 == 1)
         offer = exchange.Offer(
             values(rank), [2, 2], shapes, lambda a, b: (1, 3), counted,
-            lambda reader, rows=rows: rows,
+            lambda reader, rows=rows: rows,  # of two positions
         )
         around.start(offer)
         for owner in (r for r in range(size) if r != rank):
