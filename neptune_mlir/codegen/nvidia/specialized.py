@@ -17,6 +17,7 @@ from neptune_mlir.analysis.tiles import (
     chooses_scalars,
     element_type,
     extent_multiple,
+    nested,
     read_generic,
     shape_of,
     tuned,
@@ -30,7 +31,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending
 from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
-from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
+from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults, added_panels
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, LeftFactor
@@ -241,7 +242,8 @@ class SpecializedWriter(KernelWriter):
             if k.rank
             and (extent_multiple(t, -1) % warp_groups.CHUNK == 0 or str(k.element_type) in NARROW)
         ]  # that leave in whole chunks, or by elements of 16 bits
-        most = max(map(warp_groups.panels, rows), default=0)
+        added = (added_panels(op, self.groups) for op in nested(self.body) if op.name == ADD_SLICE)
+        most = max([*map(warp_groups.panels, rows), *added], default=0)
         room = group_tiles.staged_panels(
             self.target, self.blocks, self.warps, self.memory.top, most
         )  # fmt: skip
