@@ -42,6 +42,7 @@ from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.turns import Turns
+from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors
 from neptune_mlir.dialects.attributes import (
     BOXED,
     CONSUMERS,
@@ -225,6 +226,8 @@ class SpecializedWriter(KernelWriter):
         out."""
         self.rings.place()
         self.exchange.place()
+        self.vectors = StagedVectors(self)
+        self.vectors.place()
         self.staged, self.room = self._stage_results()
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
@@ -372,6 +375,9 @@ class SpecializedWriter(KernelWriter):
     def _load(self, op: Any) -> None:
         """Vectors that registers take come where they stand, in front of waits for products; not
         in front of a loop, through which they would take registers."""
+        if op in self.vectors.places:
+            self.tiles[op.results[0]] = self.vectors.load(op)
+            return
         super()._load(op)
         vectors_ahead.bring_next(self, op)
         value = op.results[0]
