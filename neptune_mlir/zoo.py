@@ -265,7 +265,7 @@ def examine(example: Example, seed: int = 0, hard: bool = False) -> Row:
     return Row(
         example.name,
         len(program.steps),
-        sum(not launch.of_mask for launch in kernel.bundle.plan.launches),
+        sum(not launch.of_mask for launch in kernel.plan.launches),
         [r.correction.form for r in running if r.correction],
         len(running) - sum(members),
         2 if any(_sweeps_again(f) for f in planned) else 1,
@@ -328,7 +328,7 @@ def examine_gradient(example: Example, seed: int = 0, hard: bool = False) -> Gra
         err_unfused = max(err_unfused, unfused(order))
     names = [o.name.removeprefix("d_") for o in gradient.outputs]
     return GradientRow(
-        example.name, len(names), len(gradient.steps), len(kernel.bundle.plan.launches),
+        example.name, len(names), len(gradient.steps), len(kernel.plan.launches),
         len(free_extrema(program)),
         max(
             differences(program, arrays, cotangents, list(program.inputs).index(name), g, rng)

@@ -171,7 +171,7 @@ def exported(path: Path, parameters: str, targets: list[str], largest: int) -> d
         clock.lap("import")
         kernel = neptune_mlir.compile(module)
         clock.lap("compile")
-        row["launches"] = len(kernel.bundle.plan.launches)
+        row["launches"] = len(kernel.plan.launches)
         results = kernel(*arguments)
         clock.lap("call")
         if problem := _differences(_flat(results), model, inputs):

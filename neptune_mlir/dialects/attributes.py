@@ -420,10 +420,7 @@ LAYOUT = Attribute(
 LAYOUTS = Attribute(
     "layout", TEXTS, "scf.for, scf.if",
     'the layout of each result; "" for a scalar',
-    writers=(
-        "transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling",
-        _PIPELINE,
-    ),
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
         "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
         _PIPELINE,
@@ -527,7 +524,7 @@ CONSUMERS = Attribute(
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_stages", _HOLD,
         "transforms.hopper.lazy_rescaling", "transforms.hopper.partition_warps",
-        "transforms.hopper.run_on_products",
+        _PIPELINE, "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "tune.builder",
     ),

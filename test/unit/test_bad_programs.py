@@ -91,7 +91,7 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("name", ["one.npy", "short.npz", "empty.npz", "none.npz"])
 def test_inputs_that_are_no_archive(files, name):
-    plan = neptune.compile(TWICE).bundle.plan
+    plan = neptune.compile(TWICE).plan
     assert np.array_equal(load_inputs(str(files / "good.npz"), plan.arguments)[0], np.ones(4))
     with pytest.raises(InputError, match=name):
         load_inputs(str(files / name), plan.arguments)

@@ -61,8 +61,8 @@ def test_weights_are_data_of_the_bundle(as_resource, tmp_path):
     np.testing.assert_allclose(kernel(X), wanted, atol=12 * 2**-24 * 3)
     digest = hashlib.sha256(WEIGHT.tobytes()).hexdigest()
     assert kernel.bundle.data == {digest: WEIGHT.tobytes()}
-    assert [c.sha256 for c in kernel.bundle.plan.constants] == [digest]
-    assert len(kernel.bundle.plan.arguments) == 1  # the caller's
+    assert [c.sha256 for c in kernel.plan.constants] == [digest]
+    assert len(kernel.plan.arguments) == 1  # the caller's
     kernel.save(tmp_path / "k.bundle")
     assert np.array_equal(Kernel.load(tmp_path / "k.bundle")(X), kernel(X))
     for unfused in (
@@ -91,7 +91,7 @@ def test_every_type_of_element(kind, value, wanted):
     kernel = neptune.compile(returned(kind, value))
     got = kernel()
     assert got.shape == np.shape(wanted)
-    dtype = kernel.bundle.plan.array(kernel.bundle.plan.results[0]).dtype
+    dtype = kernel.plan.array(kernel.plan.results[0]).dtype
     assert np.array_equal(to_float64(got, dtype), np.asarray(wanted, np.float64))
     got[...] = 0  # memory of its own: the next call sees the constant again
     assert np.array_equal(to_float64(kernel(), dtype), np.asarray(wanted, np.float64))
@@ -117,7 +117,7 @@ def test_equal_data_is_stored_once():
     }
     """
     kernel = neptune.compile(text)
-    assert len(kernel.bundle.data) == 1 and len(kernel.bundle.plan.constants) == 2
+    assert len(kernel.bundle.data) == 1 and len(kernel.plan.constants) == 2
     first, second = kernel(np.zeros(8, np.float32))
     assert np.array_equal(first, np.arange(1, 9)) and np.array_equal(second.ravel(), first)
 

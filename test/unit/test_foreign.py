@@ -44,7 +44,7 @@ def softmax(x):
 
 def test_stablehlo_is_one_kernel():
     kernel = neptune_mlir.compile(SOFTMAX)
-    assert len(kernel.bundle.plan.launches) == 1
+    assert len(kernel.plan.launches) == 1
     np.testing.assert_allclose(kernel(X), softmax(X), atol=1e-6)
     (said,) = (r for r in kernel.facts["remarks"] if "fused 2" in r)
     assert said.startswith("<program>:8:26: remark")  # the second reduction, where it was written
@@ -139,7 +139,7 @@ def test_onnx(tmp_path):
     opset = [h.make_opsetid("", 17)]
     onnx.save(h.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "f.onnx")
     kernel = neptune_mlir.compile(tmp_path / "f.onnx")
-    assert len(kernel.bundle.plan.launches) == 1
+    assert len(kernel.plan.launches) == 1
     np.testing.assert_allclose(kernel(X), softmax(X @ w), atol=1e-5)
 
 

@@ -30,7 +30,7 @@ def as_list(value):
 def results(path, change=lambda arguments: None):
     """The kernel, and pairs of results (fused, unfused) in float64 with their element types."""
     kernel = neptune_mlir.compile(path)
-    plan = kernel.bundle.plan
+    plan = kernel.plan
     arguments = random_inputs(plan, SIZE)
     change(arguments)
     unfused = compile_unfused(kernel.source.text, str(path), None, vectorize=False)
@@ -52,7 +52,7 @@ def test_fuses_and_is_right(path):
     kernel, pairs = results(path)
     said = dict(re.findall(r"^// kernels(.*): (\d+)", path.read_text(), re.M))
     expected = int(said.get(" on CPUs", said[""]))
-    assert len(kernel.bundle.plan.launches) == expected
+    assert len(kernel.plan.launches) == expected
     for got, wanted, dtype in pairs:
         assert not np.isnan(wanted).any()
         assert (kinds(got) == kinds(wanted)).all()

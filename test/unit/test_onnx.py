@@ -59,8 +59,8 @@ def test_grouped_causal_attention_is_one_kernel(tmp_path):
     scores = np.einsum("bhid,bhjd->bhij", heads[0], keys) * 8**-0.5
     out = softmax(np.where(np.tri(9, dtype=bool), scores, -np.inf)) @ values
     np.testing.assert_allclose(kernel(q, k, v), out.swapaxes(1, 2).reshape(2, 9, 32), atol=1e-5)
-    assert len(kernel.bundle.plan.launches) == 1
-    assert [a.name for a in kernel.bundle.plan.arguments] == ["q", "k", "v"]
+    assert len(kernel.plan.launches) == 1
+    assert [a.name for a in kernel.plan.arguments] == ["q", "k", "v"]
 
 
 def test_a_row_that_is_masked_as_a_whole_is_zero(tmp_path):

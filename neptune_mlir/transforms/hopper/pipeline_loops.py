@@ -29,6 +29,7 @@ from typing import Any
 from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, owner
 from neptune_mlir.dialects.attribute_types import copy_attributes
 from neptune_mlir.dialects.attributes import (
+    CONSUMERS,
     LAYOUTS,
     MEASURED,
     ORDER,
@@ -56,7 +57,8 @@ def pipeline_loops(module: Any) -> None:
         for chain in chains_of(forall, _is_scheduled):
             for bodies in _alike([loop for loop in chain if _is_scheduled(loop)]):
                 with forall.context, bodies[0].loop.location:
-                    _Pipeline(bodies, TURNS.on(forall)).write()
+                    alone = CONSUMERS.find(forall) == 1
+                    _Pipeline(bodies, TURNS.on(forall), alone).write()
 
 
 def _is_scheduled(loop: Any) -> bool:
@@ -118,10 +120,14 @@ def _alike(chain: Sequence[Any]) -> list[list[_Body]]:
 
 
 class _Pipeline:
-    """Writes loops that carry on with each other's results."""
+    """Writes loops that carry on with each other's results.
 
-    def __init__(self, bodies: Sequence[_Body], turns: bool):
-        self.loops, self.turns = [body.loop for body in bodies], turns
+    Args:
+        alone: no other group of warps computes beside this one.
+    """
+
+    def __init__(self, bodies: Sequence[_Body], turns: bool, alone: bool):
+        self.loops, self.turns, self.alone = [body.loop for body in bodies], turns, alone
         self.bodies = list(bodies)
         first = self.bodies[0]
         self.late, self.crossing = first.stages.late, first.stages.crossing
@@ -202,7 +208,7 @@ class _Pipeline:
             ]
             scf.YieldOp([*carried, *map(copy.value, body.stages.crossing)])
         if all(filled_with(v) in (0.0, NONE) for v in self.starts if is_tensor(v)):
-            _repair_nothing(branch.then_block)
+            _repair_nothing(branch.then_block, self.alone)
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(self._prologue(others, blank))
         _count_pending(branch.then_block)
@@ -303,13 +309,15 @@ def _write(copies: Copies, op: Any) -> Any:
     return made
 
 
-def _repair_nothing(block: Any) -> None:
+def _repair_nothing(block: Any, alone: bool) -> None:
     """Let factors be 1 that repair what was measured from a start of -inf: in a first iteration
     that is nothing, so it is 0, whatever it is multiplied by. (As written, a factor of exponentials
     waits for the new reference, has a branch for large ones, and scales a tile of zeros.)
 
-    The weights of such an iteration wait for their reference anyway. An operation more for each
-    costs less than to ask the warp whether the reference is small, and to branch."""
+    The weights of such an iteration wait for their reference anyway. A group of warps that is
+    alone has time for an operation more for each, which costs less than to ask the warp whether
+    the reference is small, and to branch. (Where another group computes beside it, it is no
+    gain.)"""
     found = [op.operation for op in nested(block) if REFERENCES.on(op.operation)]
     nothing = False
     for op in found:
@@ -323,7 +331,7 @@ def _repair_nothing(block: Any) -> None:
         result.replace_all_uses_with(made)
         op.erase()
         nothing = True
-    for op in [op.operation for op in nested(block)] if nothing else ():
+    for op in [op.operation for op in nested(block)] if nothing and alone else ():
         if len(REFERENCES.find(op, ())) == 1 and MEASURED.find(op, "") in ("rows", "warp"):
             MEASURED.set(op, "differences")
 

@@ -116,7 +116,7 @@ def runs(name: str, kernel: Kernel) -> Iterator[tuple[list[Any], Any]]:
 @pytest.mark.parametrize("name", MASKS)
 def test_tiles_without_a_live_point(name: str) -> None:
     kernel = skipping(name)
-    by_tiles = len(kernel.bundle.plan.launches) > 1
+    by_tiles = len(kernel.plan.launches) > 1
     assert by_tiles == (name != "intervals"), "rows that bound their own keys need no tiles"
     for given, got in runs(name, kernel):
         np.testing.assert_allclose(got, expected(name, *given[:3], given[3:]), atol=2e-6)

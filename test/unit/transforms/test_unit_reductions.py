@@ -12,7 +12,7 @@ from neptune_mlir.frontend import notation as N
 def test_softmax_of_one_element():
     program = ops.softmax(cols=1)
     kernel = neptune.compile(program)
-    assert not kernel.bundle.facts["fused"]
+    assert not kernel.facts["fused"]
     x = np.array([[3.0], [-1e30], [np.inf], [-np.inf], [np.nan], [0.0]], np.float32)
     np.testing.assert_array_equal(kernel(x), compile_unfused(program.to_mlir(), "one", None)(x))
     np.testing.assert_array_equal(
