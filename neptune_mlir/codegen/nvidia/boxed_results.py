@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Window, extent_multiple
+from neptune_mlir.analysis.tiles import Window, extent_multiple, shape_of
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
 F32_PANEL = warp_groups.ROW // 4  # columns of f32 in a row of a panel
 MOST_PARTS = 2  # of a tile: in more of them, rows are faster
+
+
+def added_panels(op: Any, groups: int) -> int:
+    """Panels of f32 that a warp stages of what an `add_slice` adds: 16 rows, all columns or those
+    of its group."""
+    rows, columns = shape_of(op.operands[0])
+    return -(-columns * rows // (ROWS * groups * F32_PANEL))
 
 
 class BoxedResults:
@@ -111,10 +118,11 @@ class BoxedResults:
         if array.dtype != "f32" or len(layout.shape) != 2 or kind.rank > MOST_AXES:
             return False
         rows, columns = layout.shape
-        grid = L.WarpGrid(rows // warp_groups.STAGED_ROWS, kernel.groups, layout.warps)
-        own, rest = divmod(columns, kernel.groups * F32_PANEL)
+        across = ROWS * kernel.groups // rows  # groups that have a part of the columns
+        grid = L.WarpGrid(rows // warp_groups.STAGED_ROWS, across, layout.warps)
+        own, rest = divmod(columns, across * F32_PANEL)
         return (
-            rows == ROWS
+            rows in (ROWS, ROWS * kernel.groups)
             and not rest
             and own <= self.room
             and window.dims == (kind.rank - 2, kind.rank - 1)
@@ -130,16 +138,17 @@ class BoxedResults:
         warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
         place = s.add(s.mul(warp, warp_groups.STAGED * self.room), self.staged)
         down, inner = window.dims
-        own = layout.shape[1] // kernel.groups
+        along = layout.shape[0] // warp_groups.STAGED_ROWS  # warps that have other rows
+        own = layout.shape[1] * along // (kernel.groups * warp_groups.GROUP_WARPS)
         hopper.await_boxes()
         hopper.converge()
         staged_rows.stage_sums(memory, threads, layout, values, place, own)
         hopper.publish_tile()
         hopper.converge()
         corner = list(window.offsets)
-        row, group = s.mod(warp, warp_groups.GROUP_WARPS), s.div(warp, warp_groups.GROUP_WARPS)
+        row, part = s.mod(warp, along), s.div(warp, along)
         corner[down] = s.add(corner[down], s.mul(row, warp_groups.STAGED_ROWS))
-        first = s.add(corner[inner], s.mul(group, own))
+        first = s.add(corner[inner], s.mul(part, own))
         for k in range(own // F32_PANEL):
             corner[inner] = s.add(first, k * F32_PANEL)
             tile = BoxTile(

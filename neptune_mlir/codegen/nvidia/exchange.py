@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
@@ -26,8 +27,11 @@ from neptune_mlir.codegen.gpu.memory import Memory
 from neptune_mlir.codegen.gpu.tile_forms import Held
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
+from neptune_mlir.codegen.nvidia.staged_rows import recomputed
 from neptune_mlir.dialects.attributes import VIA
 from neptune_mlir.dialects.op_names import WAIT
+from neptune_mlir.targets.warp_groups import PANEL
+from neptune_mlir.transforms.gpu.layout_stages import places_of, step_of
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -55,7 +59,7 @@ class SharedPlaces:
             elif _parts(op) > 1:
                 joins.setdefault(op.parent, []).append(op)
         if copies:
-            self._take(list(copies.values()), lambda op: self._layout(op).bytes)
+            self._take(list(copies.values()), lambda op: self._layout(op).bytes * places_of(op))
             self._take(list(joins.values()), _join_bytes)
 
     def _take(self, blocks: Sequence[Sequence[Any]], size: Any) -> None:
@@ -84,6 +88,9 @@ class SharedPlaces:
         """A loop begins: its body follows what stands before it, and itself."""
         if not self.state:
             return
+        inside = list(nested(loop.regions[0].blocks[0]))
+        for place in {self.places[op] for op in inside if places_of(op) > 1}:
+            self._clear(place)
         after = dict.fromkeys(self.state, FREE)
         for op in nested(loop.regions[0].blocks[0]):
             place = self._read_by_wait(op) if op.name == WAIT else self.places.get(op)
@@ -133,15 +140,35 @@ class SharedPlaces:
         """Each group's part of a left factor, where products of all groups read it."""
         s, memory, place = self.kernel.s, self.kernel.memory, self.places[op]
         layout, dtype = self._layout(op), element_of(op.results[0])
-        self._clear(place)
-        positions = self.kernel.threads.positions(tile.layout)
+        behind = None
+        if places_of(op) > 1:  # nobody reads this one: all have met behind the product that did
+            behind = self._turn(op)
+        else:
+            self._clear(place)
+        # (addresses that stay in registers through the loop would spill others)
+        positions = recomputed(self.kernel.threads).positions(tile.layout)
+        panel = self._panel(place, layout, dtype)
         for k in range(0, len(positions), 2):  # an accumulator has neighbours
-            offset = s.add(memory.shared_offset(layout, positions[k]), place)
+            *row, column = positions[k]
+            within = memory.shared_offset(panel.layout(), [*row, s.mod(column, panel.width)])
+            ahead = s.mul(s.div(column, panel.width), panel.panel_bytes)
+            offset = s.add(s.add(within, ahead), place)
+            offset = offset if behind is None else s.add(offset, behind)
             pair = memory.narrow(tile.values[k : k + 2])
             memory.store_element(pair, memory.shared_pointer(offset), 4)
         hopper.publish_tile()
         memory.barrier()
-        return self._panel(place, layout, dtype)
+        if behind is None:
+            return panel
+        moved = s.value(behind, s.i32)
+        return replace(panel, address=s.op("arith.addi", [panel.address, moved], s.i32))
+
+    def _turn(self, op: Any) -> Any:
+        """Of two places, how far behind the first one that of this iteration is."""
+        s, loop = self.kernel.s, op.parent
+        variable = self.kernel.scalar(loop.regions[0].blocks[0].arguments[0])
+        done = s.div(s.sub(variable, self.kernel.scalar(loop.operands[0])), step_of(loop))
+        return s.mul(s.mod(done, places_of(op)), self._layout(op).bytes)
 
     def carried(self, value: Any, layout: L.Shared) -> PanelTile:
         """A tile that a loop carries: it lies where each iteration makes it, the only such tile."""
@@ -151,7 +178,8 @@ class SharedPlaces:
 
     def _panel(self, place: int, layout: L.Shared, dtype: str) -> PanelTile:
         address = self.kernel.address(place)
-        return PanelTile(address, layout.rows, layout.columns, dtype, layout.columns, place)
+        width = min(layout.columns, PANEL)
+        return PanelTile(address, layout.rows, layout.columns, dtype, width, place)
 
     @contextmanager
     def joining(self) -> Iterator[int]:

@@ -17,6 +17,7 @@ from neptune_mlir.analysis.tiles import (
     chooses_scalars,
     element_type,
     extent_multiple,
+    nested,
     read_generic,
     shape_of,
     tuned,
@@ -30,7 +31,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending
 from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
-from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
+from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults, added_panels
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, LeftFactor
@@ -41,6 +42,7 @@ from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.turns import Turns
+from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors
 from neptune_mlir.dialects.attributes import (
     BOXED,
     CONSUMERS,
@@ -224,6 +226,8 @@ class SpecializedWriter(KernelWriter):
         out."""
         self.rings.place()
         self.exchange.place()
+        self.vectors = StagedVectors(self)
+        self.vectors.place()
         self.staged, self.room = self._stage_results()
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
@@ -241,7 +245,8 @@ class SpecializedWriter(KernelWriter):
             if k.rank
             and (extent_multiple(t, -1) % warp_groups.CHUNK == 0 or str(k.element_type) in NARROW)
         ]  # that leave in whole chunks, or by elements of 16 bits
-        most = max(map(warp_groups.panels, rows), default=0)
+        added = (added_panels(op, self.groups) for op in nested(self.body) if op.name == ADD_SLICE)
+        most = max([*map(warp_groups.panels, rows), *added], default=0)
         room = group_tiles.staged_panels(
             self.target, self.blocks, self.warps, self.memory.top, most
         )  # fmt: skip
@@ -370,6 +375,9 @@ class SpecializedWriter(KernelWriter):
     def _load(self, op: Any) -> None:
         """Vectors that registers take come where they stand, in front of waits for products; not
         in front of a loop, through which they would take registers."""
+        if op in self.vectors.places:
+            self.tiles[op.results[0]] = self.vectors.load(op)
+            return
         super()._load(op)
         vectors_ahead.bring_next(self, op)
         value = op.results[0]

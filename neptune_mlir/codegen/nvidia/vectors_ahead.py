@@ -30,7 +30,7 @@ def bring_next(writer: SpecializedWriter, op: Any) -> None:
     step, (place,) = owner(loop.operands[2]), found.dims
     variable = loop.regions[0].blocks[0].arguments[0]
     known = step is not None and step.name == "arith.constant"
-    if not known or not _moves_with(found.offsets[place], variable):
+    if not known or not moves_with(found.offsets[place], variable):
         return
     s, window, size = writer.s, writer.window(found), found.shape[0]
     offsets = list(window.offsets)
@@ -44,7 +44,7 @@ def bring_next(writer: SpecializedWriter, op: Any) -> None:
     hopper.bring_near(writer.memory.address(writer.arrays[found.tensor], there, [mine]))
 
 
-def _moves_with(position: Any, variable: Any) -> bool:
+def moves_with(position: Any, variable: Any) -> bool:
     """Whether a position is the loop's variable, plus what stays."""
     if isinstance(position, int):
         return False
@@ -53,5 +53,5 @@ def _moves_with(position: Any, variable: Any) -> bool:
     made = owner(position)
     sums = ("affine.apply", "arith.addi", "arith.subi")
     return made is not None and made.name in sums and any(
-        _moves_with(operand, variable) for operand in made.operands
+        moves_with(operand, variable) for operand in made.operands
     )  # fmt: skip

@@ -12,7 +12,9 @@ from neptune_mlir.analysis.layouts import Shared, layout_of
 from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
+    is_added,
     load_window,
+    multiple_of,
     nested,
     owner,
     read_contraction,
@@ -22,6 +24,7 @@ from neptune_mlir.analysis.tiles import (
     tuned,
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, WARPS
+from neptune_mlir.dialects.op_names import START
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
@@ -69,9 +72,34 @@ def _exchanged(forall: Any) -> int:
     for op in nested(forall.regions[0].blocks[0]):
         if op.name == "linalg.copy" and LAYOUT.on(op):
             layout = layout_of(op, shape_of(op.results[0]))
-            size = layout.bytes if isinstance(layout, Shared) else 0
+            size = layout.bytes * places_of(op) if isinstance(layout, Shared) else 0
             found[op.parent] = found.get(op.parent, 0) + size
     return max(found.values(), default=0)
+
+
+def places_of(op: Any) -> int:
+    """How many places a loop has for what a copy takes to shared memory. Two, in turns, for the
+    left factor of a product that programs add up: groups that write the next one need not wait
+    until others have read this one. (One where the next iteration reads it: it lies there.)"""
+    if op.name != "linalg.copy" or op.parent.name != "scf.for":
+        return 1
+    users = [use.owner.operation for use in op.results[0].uses]
+    products = [user for user in users if user.name in ("linalg.generic", START)]
+    kept = len(products) == len(users) and step_of(op.parent) is not None
+    return 2 if kept and any(is_added(_made_by(product)) for product in products) else 1
+
+
+def _made_by(product: Any) -> Any:
+    """What a product makes: that of a start is what is waited for."""
+    (result,) = product.results
+    waits = [use.owner.operation for use in result.uses if product.name == START]
+    return waits[0].results[0] if waits else result
+
+
+def step_of(loop: Any) -> int | None:
+    """How far each iteration of a loop is from the next, where that is compiled in."""
+    step = owner(loop.operands[2])
+    return multiple_of(loop.operands[2]) if step and step.name == "arith.constant" else None
 
 
 def _is_shared(loop: Any) -> bool:

@@ -11,7 +11,8 @@ them (wgmma) and do everything else. A program qualifies by properties, whatever
   no computed tile decides. Rows lie in panels of 64 columns, the last of them partly filled: what
   a panel has beyond the tensor's last column is 0;
 * no tile moves between threads otherwise (row reductions stay in a row's lanes), unless groups
-  share rows: then left factors that they compute do, through shared memory.
+  share rows, or programs add up what a product makes of rows of all groups: then left factors that
+  they compute do, through shared memory. Such groups meet in each iteration, and take no turns.
 
 The loads and matmuls may stand in loops within loops. A kernel that qualifies is marked:
 
@@ -120,8 +121,8 @@ def specialize_warps(
                 continue
             CONSUMERS.set(forall, groups)
             for mark, wanted in ((TURNS, turns), (RESIDENT, resident), (BOXED, boxed)):
-                alone = mark == TURNS and groups == 1  # takes turns with no other
-                if tuned(forall, mark.short, wanted) and not alone:
+                barred = mark == TURNS and (groups == 1 or _meet(products[k]))
+                if tuned(forall, mark.short, wanted) and not barred:
                     mark.set(forall)
     for k, forall in enumerate(foralls(module)):
         if CONSUMERS.on(forall):
@@ -185,6 +186,11 @@ def _has_rows(product: MatrixProduct, wanted: float, groups: int) -> bool:
     those of one, if each group can have a part of its columns."""
     shared = product.adds and product.rows == ROWS and groups & (groups - 1) == 0
     return product.rows == wanted or shared
+
+
+def _meet(products: Sequence[MatrixProduct]) -> bool:
+    """Whether groups give each other factors in an iteration, so that none may wait for a turn."""
+    return any(p.adds or sharing(p.columns) > 1 for p in products)
 
 
 def _contracts(forall: Any) -> bool:
@@ -279,7 +285,7 @@ def check(forall: Any, groups: int) -> None:
         _check_product(op, forall, ROWS * groups // _rows_of(op))
     across = ROWS * groups // min(map(_rows_of, products), default=ROWS * groups)
     for op in operations:
-        if op.name == "linalg.copy" and not (across > 1 and is_exchanged(op)):
+        if op.name == "linalg.copy" and not (is_exchanged(op) and (across > 1 or _is_added_up(op))):
             raise Unshared(f"a tile of type {op.results[0].type} moves between threads")
     loads = loads_of(forall)
     # of products that are loaded alone, a step may be all: the next program is their loop
@@ -304,11 +310,18 @@ def _check_rows(products: Sequence[Any], groups: int) -> None:
             raise OtherRows(_other_rows(m, groups, across), _MORE_ROWS)
 
 
+def _is_added_up(copy: Any) -> bool:
+    """Whether products whose results programs add up read a copy: of all groups' rows, for these
+    are what they sum over."""
+    readers = [use.owner.operation for use in copy.results[0].uses]
+    return all(is_added(reader.results[0]) for reader in readers)
+
+
 def is_exchanged(op: Any) -> bool:
     """Whether a copy takes a computed left factor to shared memory, where it lies as the panel that
     instructions read."""
     layout, (tile,) = layout_of(op, shape_of(op.results[0])), op.results
-    if not isinstance(layout, Shared) or layout.columns not in (PANEL, HALF):
+    if not isinstance(layout, Shared) or (layout.columns % PANEL and layout.columns != HALF):
         return False
     if element_of(tile) not in ("f16", "bf16") or layout.rows % ROWS:
         return False

@@ -200,9 +200,10 @@ class Block:
 
     def _nvvm_cp_async_shared_global(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         target, source = operands[:2]
-        size = operands[2] if len(operands) > 2 else np.full(self.threads, 16)
-        assert (target[mask] % 16 == 0).all() and (source[mask & (size > 0)] % 16 == 0).all()
-        self.open.append((target.copy(), source.copy(), size.copy(), mask.copy()))
+        size = operands[2] if len(operands) > 2 else np.full(self.threads, op.attributes["size"])
+        most = op.attributes["size"]
+        assert (target[mask] % most == 0).all() and (source[mask & (size > 0)] % most == 0).all()
+        self.open.append((target.copy(), source.copy(), size.copy(), mask.copy(), most))
 
     def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         text = op.attributes["asm_string"]
@@ -272,16 +273,16 @@ class Block:
         return list(np.ascontiguousarray(raw.view(np.int32).T))
 
     def _nvvm_cp_async_commit_group(self, op: Op, operands: Any, mask: np.ndarray) -> None:
-        assert mask.all()
+        assert all((mask | ~where).all() for *_, where, _ in self.open)
         self.groups.append(self.open)
         self.open = []
 
     def _nvvm_cp_async_wait_group(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         pending = op.attributes["n"]
         while len(self.groups) > pending:
-            for target, source, size, where in self.groups.pop(0):
+            for target, source, size, where, most in self.groups.pop(0):
                 target, source, size = (x[where, None] for x in (target, source, size))
-                byte = np.arange(16)
+                byte = np.arange(most)
                 there = byte < size
                 chunks = np.zeros(there.shape, np.uint8)
                 chunks[there] = self.memory.heap[(source + byte)[there]]

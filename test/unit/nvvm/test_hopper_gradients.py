@@ -43,11 +43,16 @@ def test_attention(wrt, causal, lengths):
 JOINED = "joined:1;rows:128;stream:64;resident:0;late:"
 
 
+WIDE = "joined:1;rows:128;stream:128;slots:2;resident:0;late:0"  # groups have other rows of dQ
+
+
 @pytest.mark.parametrize(("head_dim", "causal", "knobs", "lengths"), [
     (64, False, JOINED + "2", (100, 70)),
     pytest.param(64, True, JOINED + "1", (250, 240), marks=pytest.mark.nightly),
     pytest.param(128, True, JOINED + "0", (150, 140), marks=pytest.mark.nightly),
     pytest.param(64, False, JOINED + "0;boxed:0", (70, 70), marks=pytest.mark.nightly),
+    pytest.param(64, True, WIDE, (300, 290), marks=pytest.mark.nightly),
+    pytest.param(64, False, WIDE + ";turns:1", (260, 150), marks=pytest.mark.nightly),
     pytest.param(64, True, "joined:1;warp_groups:0", (70, 90), marks=pytest.mark.nightly),
 ])  # fmt: skip
 def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths):

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Vectors that a loop reads, in shared memory an iteration ahead.
+
+A number for each streamed point (a log-sum-exp, a sum over a row) is no tile of a product: all
+consumers need it, each thread those of its columns. From global memory that is an access a number,
+and the second level's latency in each iteration. So each warp copies the vector of the next
+iteration to a place of its own (two, in turns), a number a lane, and reads its columns there when
+its arithmetic comes to them: they take no registers meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.analysis.tiles import load_window, nested
+from neptune_mlir.codegen.gpu.memory import under
+from neptune_mlir.codegen.gpu.tile_forms import Pending
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.boxed_results import added_panels
+from neptune_mlir.codegen.nvidia.exchange import zip_all
+from neptune_mlir.codegen.nvidia.vectors_ahead import moves_with
+from neptune_mlir.dialects.op_names import ADD_SLICE
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.warp_groups import RESERVED_BYTES, STAGED
+from neptune_mlir.transforms.gpu.layout_stages import step_of
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+NUMBER = 4  # bytes
+PLACES = 2  # of a warp, for a vector
+
+
+class StagedVectors:
+    """The places of one kernel: of the k-th such load of each loop, one for each warp."""
+
+    def __init__(self, kernel: SpecializedWriter):
+        self.kernel = kernel
+        self.places: dict[Any, int] = {}  # of a load: where those of the first warp are
+        self.beside: dict[Any, int] = {}  # of a loop: how many it has
+
+    def place(self) -> None:
+        """Shared memory for all of them, or for none."""
+        kernel, found = self.kernel, dict[Any, list[Any]]()
+        for op in nested(kernel.body):
+            if self._fits(op):
+                found.setdefault(op.parent, []).append(op)
+        sizes = [(ops, max(map(_bytes, ops))) for ops in zip_all(list(found.values()))]
+        added = [op for op in nested(kernel.body) if op.name == ADD_SLICE]
+        panels = max((added_panels(op, kernel.groups) for op in added), default=1)
+        each = sum(size for _, size in sizes) + STAGED * panels
+        taken = kernel.warps * each + RESERVED_BYTES
+        if kernel.memory.top + taken > kernel.target.shared_for(kernel.blocks):
+            return  # results need a place, too
+        for ops, size in sizes:
+            self.places.update(dict.fromkeys(ops, kernel.memory.take(size * kernel.warps)))
+        self.beside = {loop: len(ops) for loop, ops in found.items()}
+
+    def _fits(self, op: Any) -> bool:
+        if op.name not in ("tensor.extract_slice", "tensor.pad") or op.parent.name != "scf.for":
+            return False
+        window = load_window(op.results[0], self.kernel.forall)
+        if window is None or len(window.shape) != 1 or window.pages is not None:
+            return False
+        loop, (place,), (size,) = op.parent, window.dims, window.shape
+        variable = loop.regions[0].blocks[0].arguments[0]
+        return (
+            self.kernel.arrays[window.tensor].dtype == "f32"
+            and window.valid[0] is None
+            and size % self.kernel.target.wave == 0
+            and step_of(loop) is not None
+            and moves_with(window.offsets[place], variable)
+        )
+
+    def load(self, op: Any) -> Pending:
+        """Start the copy of the next iteration's vector, wait for this one's."""
+        kernel, s, loop = self.kernel, self.kernel.s, op.parent
+        found = load_window(op.results[0], kernel.forall)
+        assert found is not None
+        window, (at,), (size,) = kernel.window(found), found.dims, found.shape
+        array, step = kernel.arrays[found.tensor], step_of(loop)
+        assert step is not None
+        variable = kernel.scalar(loop.regions[0].blocks[0].arguments[0])
+        first, end = (kernel.scalar(loop.operands[k]) for k in (0, 1))
+        done = s.div(s.sub(variable, first), step)
+        warp = s.mul(kernel.uniform(s.value(kernel.threads.warp, s.i32)), _bytes(op))
+        base = s.add(s.op("arith.index_cast", [s.value(warp, s.i32)], s.index), self.places[op])
+        parity = s.mod(done, PLACES)
+        here = s.add(base, s.mul(parity, size * NUMBER))
+        other = s.add(base, s.mul(s.sub(1, parity), size * NUMBER))
+
+        def numbers(window: Any, place: Any) -> Iterator[tuple[Any, Any]]:
+            lanes = kernel.target.wave
+            for k in range(0, size, lanes):
+                n = s.add(kernel.threads.lane, k)
+                target = kernel.memory.shared_pointer(s.add(place, s.mul(n, NUMBER)))
+                yield kernel.memory.address(array, window, [n]), target
+
+        hopper.converge()
+        with under(s, s.less(variable, s.add(first, 1))):
+            for source, target in numbers(window, here):
+                value = kernel.memory.load_element(source, s.f32, NUMBER)
+                kernel.memory.store_element(value, target, NUMBER)
+        offsets = list(window.offsets)
+        offsets[at] = s.add(offsets[at], step)
+        with under(s, s.less(s.add(variable, step), end)):
+            for source, target in numbers(replace(window, offsets=tuple(offsets)), other):
+                ir.Operation.create(
+                    "nvvm.cp.async.shared.global", operands=[target, source],
+                    attributes={
+                        "size": ir.IntegerAttr.get(s.i32, NUMBER),
+                        "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier ca>"),
+                    },
+                )  # fmt: skip
+        kernel.chip.commit()
+        kernel.chip.wait(self.beside[loop])
+        hopper.converge()
+        return Pending(lambda layout: self._read(layout, here))
+
+    def _read(self, layout: Layout, place: Any) -> Iterator[Any]:
+        kernel, s, memory = self.kernel, self.kernel.s, self.kernel.memory
+        positions = kernel.threads.positions(layout)
+        pairs = bool(layout.reg) and layout.reg[0].stride == 1 and layout.reg[0].size % 2 == 0
+        count = 2 if pairs else 1
+        for k in range(0, len(positions), count):
+            pointer = memory.shared_pointer(s.add(place, s.mul(positions[k][0], NUMBER)))
+            kind = s.f32 if count == 1 else ir.VectorType.get([2], s.f32)
+            value = memory.load_element(pointer, kind, NUMBER * count)
+            yield from [value] if count == 1 else memory.unpack(value, 2, s.f32)
+
+
+def _bytes(op: Any) -> int:
+    """Of the places of a warp."""
+    (size,) = ir.RankedTensorType(op.results[0].type).shape
+    return int(size) * NUMBER * PLACES
