@@ -17,7 +17,6 @@ import numpy as np
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.numerics.accuracy import LARGEST, rounded
-from neptune_mlir.algebra.numerics.rounding import nearest, otherwise
 from neptune_mlir.algebra.operators import OPERATORS
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
@@ -33,7 +32,6 @@ class Domain:
             rest in f32, and rounds where the program converts to 16 bits.
         digits: float64 with so many bits in each result: the digits of a narrower type, without its
             range; 0 for all of them.
-        rounding: the numbers of other ways to round to so many, one for each input of a batch.
         batched: whether the first dimension of every input counts inputs, not positions.
         longer: float32 sums overflow where those of rows so many times longer would.
     """
@@ -45,7 +43,6 @@ class Domain:
     batched: bool = False
     digits: int = 0
     longer: float = 1.0
-    rounding: Array | None = None
 
     @property
     def lead(self) -> int:
@@ -108,14 +105,13 @@ def _value(
     else:
         value = OPERATORS[n.op].array(*args)
     value = value if value.dtype == kind else value.astype(kind)
-    return with_digits(value, domain) if domain.digits and is_float(n.dtype) else value
+    return with_digits(value, domain.digits) if domain.digits and is_float(n.dtype) else value
 
 
-def with_digits(value: Array, domain: Domain) -> Array:
-    """The nearest numbers of as few bits as the domain has, or one of their neighbours."""
-    if domain.rounding is not None:
-        return otherwise(value, domain.digits, domain.rounding)
-    return nearest(value, domain.digits)
+def with_digits(value: Array, digits: int) -> Array:
+    """The nearest numbers of so many bits."""
+    fraction, exponent = np.frexp(value)
+    return np.ldexp(np.rint(np.ldexp(fraction, digits)), exponent - digits)
 
 
 def _read(domain: Domain, key: Any, places: list[Array], clipped: bool) -> Array:

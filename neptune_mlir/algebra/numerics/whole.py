@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from neptune_mlir.algebra.numeric import (
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
 from neptune_mlir.algebra.numerics.at_once import excess_at_once
-from neptune_mlir.algebra.numerics.judge import ROUNDINGS, Programs, judge
+from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
 from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.terms import Term, is_float, leaves
@@ -143,24 +143,24 @@ def _added_in_order(
     value = np.roll(value, -(value.shape[-1] * start // PARTS), axis=-1) if start else value
     value = value[..., ::-1] if back else value
     if order == HALVES and value.shape[-1] > 1:
-        even, odd = (_one_by_one(value[..., k::2], domain) for k in (0, 1))
+        even, odd = (_one_by_one(value[..., k::2], domain.digits) for k in (0, 1))
         total = even + odd
-        total = with_digits(total, domain) if domain.digits else total
+        total = with_digits(total, domain.digits) if domain.digits else total
         return overflown(np.expand_dims(total, places), domain)
     if block > 1:
         value = np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, -value.shape[-1] % block)])
         value = value.reshape(*value.shape[:-1], -1, block)
-        value = _one_by_one(value, domain)
-    return overflown(np.expand_dims(_one_by_one(value, domain), places), domain)
+        value = _one_by_one(value, domain.digits)
+    return overflown(np.expand_dims(_one_by_one(value, domain.digits), places), domain)
 
 
-def _one_by_one(value: Array, domain: Domain) -> Array:
+def _one_by_one(value: Array, digits: int) -> Array:
     """The sum over the last dimension, from its start."""
-    if not domain.digits:
+    if not digits:
         return np.add.accumulate(value, axis=-1)[..., -1]
     total = value[..., 0]
     for k in range(1, value.shape[-1]):
-        total = with_digits(total + value[..., k], domain)
+        total = with_digits(total + value[..., k], digits)
     return total
 
 
@@ -198,7 +198,6 @@ class WholeProgram:
     def values(
         self, steps: Sequence[Step], data: Mapping[str, Array], kind: Any,
         plan: tuple[int, int] = ONE_STEP, digits: int = 0, longer: float = 1.0,
-        rounding: Array | None = None,
     ) -> list[Array]:  # fmt: skip
         """The results for a batch of inputs, in float64 or in the types of the program."""
         makers = {key: step for step in steps for key in step.makes}
@@ -210,9 +209,7 @@ class WholeProgram:
             step = makers[key]
             for tensor in sorted(step.tensors):
                 need(tensor)
-            domain = Domain(
-                step.extents, found, self.scalars, kind, True, digits, longer, rounding
-            )
+            domain = Domain(step.extents, found, self.scalars, kind, True, digits, longer)
             found.update(step.run(domain, plan))
 
         with np.errstate(all="ignore"):
@@ -282,8 +279,6 @@ class _Trial:
         self._steps = whole, now
         self._exact = _Run(definition, written, np.float64)
         self._ranged = _Run(definition, written, np.float64, (IN_ORDER, 0), DIGITS_OF_F32)
-        digits = DIGITS_OF_F32
-        self._turned = _Run(definition, written, np.float64, (IN_ORDER, 0), digits, numbered=True)
         self._ways = {
             longer: [
                 _Run(definition, written, np.float32, (IN_ORDER, k), 0, longer)
@@ -306,7 +301,6 @@ class _Trial:
             fused, ways[0], self._exact, tuple(d for _, d in inputs.values()),
             tuple(results.values()), places, _prepare, ways.__getitem__,
             self._ranged, RUNS, MARGIN, tuple(rounded.get(k, d) for k, d in results.items()),
-            self._turned.numbers,
         )  # fmt: skip
 
     def cases(self, seed: int, only: Collection[str] | None = None) -> list[hostile.HostileCall]:
@@ -369,9 +363,7 @@ class _Run:
     plan: tuple[int, int] = ONE_STEP
     digits: int = 0
     longer: float = 1.0
-    numbered: bool = False  # each input of a batch has another rounding
     known: dict[int, tuple[Any, list[Array]]] = field(default_factory=dict)
-    turned: dict[int, tuple[Any, list[Array]]] = field(default_factory=dict)
 
     def prepare(self, many: Sequence[Sequence[Any]]) -> None:
         self.batch([arguments for arguments in many if id(arguments) not in self.known])
@@ -388,8 +380,7 @@ class _Run:
             np.asarray(value, np.float64 if is_float(dtype) else None)
             for value, dtype in zip(
                 self.program.values(
-                    self.steps, data, self.kind, self.plan, self.digits, self.longer,
-                    np.arange(1, len(many) + 1) if self.numbered else None,
+                    self.steps, data, self.kind, self.plan, self.digits, self.longer
                 ),
                 self.program.results.values(), strict=True,
             )
@@ -406,18 +397,6 @@ class _Run:
         if id(arguments) not in self.known:
             self.prepare([arguments])
         return self.known[id(arguments)][1]
-
-
-    def numbers(self, number: int) -> Callable[[Sequence[Any]], list[Array]]:
-        """The run with one rounding, by its number from 1."""
-
-        def run(arguments: Sequence[Any]) -> list[Array]:
-            if id(arguments) not in self.turned:
-                stacks = self.batch([list(arguments) for _ in range(ROUNDINGS)])
-                self.turned[id(arguments)] = arguments, stacks
-            return [stack[number - 1] for stack in self.turned[id(arguments)][1]]
-
-        return run
 
 
 def _prepare(many: Sequence[Sequence[Any]], runs: Sequence[Any]) -> None:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.algebra.numerics.rounding import MIX
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.transforms.registry import register
 
 _EXACT = ("arith.negf", "arith.select", "arith.constant", "math.absf", "math.copysign")
-_MIX = [int(factor) for factor in MIX]
+# factors of a hash: odd, with bits of both kinds anywhere
+MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 
 
 @register("round-floats", "round what is computed in f64 to fewer digits")
@@ -85,11 +85,11 @@ def _otherwise(value: Any, digits: int, number: Any) -> tuple[Any, list[Any]]:
     bits = arith.bitcast(whole, value)
     further = arith.andi(bits, constant(2**more - 1))
     down = arith.xori(bits, further)
-    mark = arith.xori(down, arith.muli(number, constant(_MIX[0])))
-    for factor in _MIX:
+    mark = arith.xori(down, arith.muli(number, constant(MIX[0])))
+    for factor in MIX:
         mark = arith.muli(mark, constant(factor))
         mark = arith.xori(mark, arith.shrui(mark, constant(32)))
-    mark = arith.shrui(arith.muli(mark, constant(_MIX[0])), constant(64 - more))
+    mark = arith.shrui(arith.muli(mark, constant(MIX[0])), constant(64 - more))
     up = arith.extui(whole, arith.cmpi(arith.CmpIPredicate.ugt, further, mark))
     found = arith.addi(down, arith.shli(up, constant(more)))  # (also into the exponent)
     return arith.bitcast(value.type, found), [bits]

@@ -6,20 +6,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from neptune_mlir.algebra.numeric import Domain, with_digits
 from neptune_mlir.algebra.numerics.accuracy import EPSILON, rounded
 from neptune_mlir.algebra.numerics.judge import ROUNDINGS, Programs, judge
 from neptune_mlir.driver.compiler import compile_reference
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
+from neptune_mlir.transforms.cpu.round_floats import MIX
 from support.hostile_runs import programs_of
 
 ULP = EPSILON["f32"]
 
 
-def turned(values, number):
-    domain = Domain((), {}, {}, digits=24, rounding=np.array([number]))
-    return with_digits(np.asarray(values, float)[None], domain)[0]
+def turned(values, number, digits=24):
+    """Up where a number is further up than a mark that its neighbours have, else down."""
+    more = np.uint64(53 - digits)
+    bits = np.asarray(values, np.float64).view(np.uint64)
+    further = bits & ((np.uint64(1) << more) - np.uint64(1))
+    down = bits ^ further
+    factors = np.array(MIX, np.uint64)
+    with np.errstate(over="ignore"):
+        mark = down ^ np.uint64(number) * factors[0]
+        for factor in factors:
+            mark = mark * factor
+            mark = mark ^ (mark >> np.uint64(32))
+        mark = (mark * factors[0]) >> (np.uint64(64) - more)
+    return (down + ((further > mark).astype(np.uint64) << more)).view(np.float64)
 
 
 def test_a_rounding_keeps_what_needs_none_and_order():
