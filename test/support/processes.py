@@ -11,7 +11,7 @@ import torch.distributed as dist
 from neptune_mlir.torch.distributed import kernels
 
 
-def interpreted(program, target):
+def interpreted(program, target, on_demand=False):
     """A kernel that evaluates the definition in float64, in place of a compiled one."""
     assert target == "cpu"
 

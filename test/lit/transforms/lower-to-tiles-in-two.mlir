@@ -10,8 +10,8 @@ module attributes {neptune.chip = "sm_90a"} {
 // CHECK: scf.for %
 // CHECK: arith.cmpi
 // CHECK: scf.yield
-// CHECK: scf.for %[[J:.*]] =
-// CHECK: %[[AT:.*]] = affine.apply {{.*}}(%[[J]])
+// CHECK: scf.for %[[J:[^ ]*]] =
+// CHECK: %[[AT:[^ ]*]] = affine.apply {{.*}}(%[[J]], %{{.*}})
 // CHECK: tensor.extract_slice %{{.*}}[%{{.*}}, %[[AT]]]
 // CHECK-NOT: arith.cmpi
 // CHECK: scf.yield
