@@ -114,15 +114,14 @@ def test_a_failure_is_found_and_kept(tmp_path, monkeypatch):
     """The harness itself: a kernel whose numbers are off is noticed, and what is kept shows it."""
     from neptune_mlir.cli import main
     from neptune_mlir.driver.kernel import Kernel
-    from support import hostile_runs
 
-    honest = hostile_runs._load
+    honest = Kernel.of_bundle
 
-    def off(bundle):
-        run = honest(bundle)
+    def off(bundle, name):
+        run = honest(bundle, name)
         return lambda *arguments: run(*arguments) * np.float32(1.0001)
 
-    monkeypatch.setattr(hostile_runs, "_load", off)
+    monkeypatch.setattr(Kernel, "of_bundle", off)
     wrong = examine(Choices(given=[]), "simple", tmp_path, 0)
     assert "ulps" in wrong or "element" in wrong
     kept = str(tmp_path / "hostile-simple")

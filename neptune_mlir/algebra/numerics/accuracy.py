@@ -141,12 +141,12 @@ def rounded(values: Any, dtype: str) -> Array:
 
 
 def _rounded_float8(values: Array) -> Array:
-    """The nearest e4m3; finite numbers beyond the largest are the largest, infinities NaN."""
+    """The nearest e4m3; what is beyond the largest, infinities too, is the largest."""
     exponent = np.frexp(values)[1] - 1
     unit = 2.0 ** (np.maximum(np.where(np.isfinite(values), exponent, 0), -6) - 3.0)
     largest = LARGEST["f8E4M3FN"]
     found = np.clip(np.rint(values / unit) * unit, -largest, largest)
-    return np.where(np.isfinite(values), found, np.nan)
+    return np.where(np.isnan(values), np.nan, found)
 
 
 def bound(unfused: Any, dtype: str = "f32") -> Any:

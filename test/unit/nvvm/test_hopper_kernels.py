@@ -15,7 +15,7 @@ from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.frontend import notation
 from neptune_mlir.ops.softmax import log_sum_exp
 from neptune_mlir.targets.tuned import Choice
-from neptune_mlir.transforms.hopper import lazy_rescaling
+from neptune_mlir.transforms.gpu import keep_references
 from support.chips import simt
 from support.chips.run_kernels import Specialised
 from support.moving_scores import inputs
@@ -350,7 +350,7 @@ def _get_at_once(self, op):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_weights_out_of_range_are_seen(monkeypatch):
-    monkeypatch.setattr(lazy_rescaling, "LARGEST", 2.0**40)
+    monkeypatch.setattr(keep_references, "LARGEST", 2.0**40)
     check("plain", 333, made=NOW)
     with pytest.raises(AssertionError):
         check("rising", 333, made=NOW)

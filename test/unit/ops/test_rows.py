@@ -127,7 +127,7 @@ def listed(value):
 def test_every_program_is_here():
     assert set(CASES) == set(ops.__all__) - {
         "OPERATORS", "Extra", "attention", "decode_attention", "join_attention",
-        "latent_attention", "operator", "paged_attention", "ragged_attention",
+        "e4m3_attention", "latent_attention", "operator", "paged_attention", "ragged_attention",
     }  # fmt: skip
 
 
