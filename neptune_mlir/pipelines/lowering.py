@@ -403,6 +403,7 @@ class RaisedProgram:
             short = lowering.short()
             always = [case.knob for case in short if not case.condition]
             long = not always and (short or isinstance(stream_length(lowering.module), int))
+            long = long and chosen in way.lengths
             values = ";".join(filter(None, [values, *always, way.longer if long else ""]))
             if chosen in way.narrow and streams_bytes(lowering.module):
                 values = f"{values};{way.narrow[chosen]}"

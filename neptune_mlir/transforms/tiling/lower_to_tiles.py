@@ -76,6 +76,11 @@ def _rebind(values: nests.Values, op: Any, results: Sequence[Any]) -> None:
         values.rebind(values.key(old), new)
 
 
+def _ending(chunks: int) -> str:
+    """How the name of a join of up to so many chunks ends."""
+    return next(ending for most, ending in JOIN_NAMES.items() if chunks <= most)
+
+
 def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
     """Emit the foralls of an op; returns its results.
 
@@ -87,10 +92,12 @@ def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
     count, whole, least = op.operands[0], TILE.of(op), 0
     results: list[Any] = []
     for sizes in TILE_FEW.of(op):
+        if sizes[0] <= least:
+            continue  # wide rows leave room for fewer
         TILE.set(op, sizes)
         op.operands[0] = ix.minimum(count, sizes[0])
         results = _lower(
-            read_kernel(op, values), values, f"{name}{JOIN_NAMES[sizes[0]]}",
+            read_kernel(op, values), values, name + _ending(sizes[0]),
             partial(_within, count, least, sizes[0]), results,
         )  # fmt: skip
         least = sizes[0]
