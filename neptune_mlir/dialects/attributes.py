@@ -473,10 +473,10 @@ KEEPS = Mark(
 )  # fmt: skip
 MEASURED = Attribute(
     "measured", TEXT, "weights and factors of an online softmax",
-    'how references are looked for: "rows", "warp", "differences", "small" or "back"',
-    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE),
+    'how references are looked for: "rows", "warp", "small" or "back"',
+    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling"),
     readers=(
-        "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured", _PIPELINE,
+        "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured",
         "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling",
     ),
 )  # fmt: skip
@@ -523,7 +523,7 @@ CONSUMERS = Attribute(
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_stages", _HOLD,
         "transforms.hopper.lazy_rescaling", "transforms.hopper.partition_warps",
-        _PIPELINE, "transforms.hopper.run_on_products",
+        "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "tune.builder",
     ),

@@ -170,11 +170,6 @@ def by_any_references(
     ]
 
 
-def by_differences(s: Scalars, x: Any, g: Any) -> Any:
-    """exp(x - g) 2^c(g), by the difference whatever g is."""
-    return s.ex2(s.fma(s.op("arith.subf", [x, g], s.f32), s.constant(LOG2_E, s.f32), lost(s, g)))
-
-
 def _times_log2_e(s: Scalars, k: Any) -> Any:
     log2_e = s.constant(LOG2_E, s.f32)
     return log2_e if k is None else s.multiply(k, log2_e)

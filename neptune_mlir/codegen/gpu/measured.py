@@ -10,8 +10,6 @@ the other. `neptune.measured` says what is known of them:
 * `rows`: any may be large; each row has a condition of its own, so that the weights of a row do not
   wait for the reference of the next one;
 * `warp`: as `rows`, with one condition for all rows of the warp, which takes fewer registers;
-* `differences`: any may be large, and nobody asks: weights are made of differences, an operation
-  more for each;
 * `back`: the result is what a sum has to be multiplied by, to be relative to the reference itself.
 """
 
@@ -24,7 +22,6 @@ from neptune_mlir.analysis.tiles import read_generic, shape_of
 from neptune_mlir.codegen.gpu.exponentials import (
     are_small_in_warp,
     by_any_references,
-    by_differences,
     taken_back,
     unguarded,
 )
@@ -97,14 +94,7 @@ class MeasuredOp:
         if condition is not None:  # as in the maximum; not for the weights, or it stays around
             none, live = s.constant(float("-inf"), s.f32), compute.evaluate(g, points, condition)
             values = [s.select(c, x, none) for c, x in zip(live, values, strict=True)]
-        made = self._weights(values, references)
-        self.kernel.tiles[g.result] = Held(iteration.project(g.maps[-1]), made)
-
-    def _weights(self, values: list[Any], references: list[Any]) -> list[Any]:
-        s = self.s
-        if self.mode == "differences":
-            return [by_differences(s, *pair) for pair in zip(values, references, strict=True)]
-        made: list[Any] = [None] * len(values)
+        made: list[Any] = [None] * len(points)
         for rows in self._together(list(dict.fromkeys(references))):
             theirs = [r for r, reference in enumerate(references) if reference in rows]
             small = are_small_in_warp(s, [unguarded(s, reference) for reference in rows])
@@ -113,7 +103,7 @@ class MeasuredOp:
             )
             for r, weight in zip(theirs, weights, strict=True):
                 made[r] = weight
-        return made
+        self.kernel.tiles[g.result] = Held(iteration.project(g.maps[-1]), made)
 
     def _registers(self, value: Any) -> list[Any]:
         """What a thread holds of a row's reference or factor."""

@@ -28,16 +28,7 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, owner
 from neptune_mlir.dialects.attribute_types import copy_attributes
-from neptune_mlir.dialects.attributes import (
-    CONSUMERS,
-    LAYOUTS,
-    MEASURED,
-    ORDER,
-    REFERENCES,
-    SKIPS_ONES,
-    STAGE,
-    TURNS,
-)
+from neptune_mlir.dialects.attributes import LAYOUTS, ORDER, REFERENCES, SKIPS_ONES, STAGE, TURNS
 from neptune_mlir.dialects.op_names import AWAIT_TURN, FENCE, GIVE_TURN, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
@@ -57,8 +48,7 @@ def pipeline_loops(module: Any) -> None:
         for chain in chains_of(forall, _is_scheduled):
             for bodies in _alike([loop for loop in chain if _is_scheduled(loop)]):
                 with forall.context, bodies[0].loop.location:
-                    alone = CONSUMERS.find(forall) == 1
-                    _Pipeline(bodies, TURNS.on(forall), alone).write()
+                    _Pipeline(bodies, TURNS.on(forall)).write()
 
 
 def _is_scheduled(loop: Any) -> bool:
@@ -120,14 +110,10 @@ def _alike(chain: Sequence[Any]) -> list[list[_Body]]:
 
 
 class _Pipeline:
-    """Writes loops that carry on with each other's results.
+    """Writes loops that carry on with each other's results."""
 
-    Args:
-        alone: no other group of warps computes beside this one.
-    """
-
-    def __init__(self, bodies: Sequence[_Body], turns: bool, alone: bool):
-        self.loops, self.turns, self.alone = [body.loop for body in bodies], turns, alone
+    def __init__(self, bodies: Sequence[_Body], turns: bool):
+        self.loops, self.turns = [body.loop for body in bodies], turns
         self.bodies = list(bodies)
         first = self.bodies[0]
         self.late, self.crossing = first.stages.late, first.stages.crossing
@@ -208,7 +194,7 @@ class _Pipeline:
             ]
             scf.YieldOp([*carried, *map(copy.value, body.stages.crossing)])
         if all(filled_with(v) in (0.0, NONE) for v in self.starts if is_tensor(v)):
-            _repair_nothing(branch.then_block, self.alone)
+            _repair_nothing(branch.then_block)
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(self._prologue(others, blank))
         _count_pending(branch.then_block)
@@ -309,19 +295,12 @@ def _write(copies: Copies, op: Any) -> Any:
     return made
 
 
-def _repair_nothing(block: Any, alone: bool) -> None:
+def _repair_nothing(block: Any) -> None:
     """Let factors be 1 that repair what was measured from a start of -inf: in a first iteration
     that is nothing, so it is 0, whatever it is multiplied by. (As written, a factor of exponentials
-    waits for the new reference, has a branch for large ones, and scales a tile of zeros.)
-
-    The weights of such an iteration wait for their reference anyway. A group of warps that is
-    alone has time for an operation more for each, which costs less than to ask the warp whether
-    the reference is small, and to branch. (Where another group computes beside it, it is no
-    gain.)"""
-    found = [op.operation for op in nested(block) if REFERENCES.on(op.operation)]
-    nothing = False
-    for op in found:
-        old, *new = REFERENCES.of(op)
+    waits for the new reference, has a branch for large ones, and scales a tile of zeros.)"""
+    for op in [op.operation for op in nested(block)]:
+        old, *new = REFERENCES.find(op, ())[:2] or (None,)
         if not new or filled_with(op.operands[old]) != NONE:
             continue
         kind, (result,) = ir.F32Type.get(), op.results
@@ -330,10 +309,6 @@ def _repair_nothing(block: Any, alone: bool) -> None:
             made = linalg.fill(one, outs=[list(op.operands)[-1]])
         result.replace_all_uses_with(made)
         op.erase()
-        nothing = True
-    for op in [op.operation for op in nested(block)] if nothing and alone else ():
-        if len(REFERENCES.find(op, ())) == 1 and MEASURED.find(op, "") in ("rows", "warp"):
-            MEASURED.set(op, "differences")
 
 
 def _blank(value: Any) -> Any:
