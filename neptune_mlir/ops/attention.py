@@ -111,16 +111,11 @@ def attention(
         InputError: a modifier that is not an expression of the right kind, at its line.
     """
     check_options(head_dim, v_dim, dtype, window, softcap, align)
-    heads, kv_heads, group = _heads(heads, kv_heads, group)
     p = Program(name)
-    b, h = p.axis("b", batch), p.axis("h", heads)
-    hk = p.axis("hk", kv_heads) if group > 1 else h
-    i, j = p.axis("i", q_len), p.axis("j", kv_len)
-    d, e = p.axis("d", head_dim), p.axis("e", v_dim or head_dim)
-    q = p.input("q", b, h, i, d, dtype=dtype)
-    k = p.input("k", b, hk, j, d, dtype=dtype)
-    v = p.input("v", b, hk, j, e, dtype=dtype)
-    shared = h // group if group > 1 else h
+    (b, h, _, i, j, d, e), shared, (q, k, v) = factors(
+        p, dtype, (head_dim, v_dim or head_dim), batch, heads_of(heads, kv_heads, group),
+        (q_len, kv_len),
+    )  # fmt: skip
 
     # The arguments that options add come in the order of the options.
     width = p.scalar(window, "index") if isinstance(window, str) else window
@@ -197,7 +192,30 @@ def check_options(
         raise UsageError(f"align is '{align}'", hint="'end' or 'start'")
 
 
-def _heads(
+def factors(
+    p: Program, dtype: str, dims: tuple[int, int], batch: int | None,
+    heads: tuple[int | None, int | None, int], lengths: tuple[int | None, int | None],
+) -> tuple[tuple[Axis, ...], Any, tuple[Any, ...]]:  # fmt: skip
+    """The axes b, h, hk (h where no head is shared), i, j, d and e of a program, the key head of a
+    query head h, and the arguments q [b, h, i, d], k [b, hk, j, d] and v [b, hk, j, e].
+
+    Args:
+        dims: of q and k, and of v.
+        heads: query heads, key heads and the group, as `heads_of` gives them.
+        lengths: of queries and keys.
+    """
+    h_size, hk_size, group = heads
+    b, h = p.axis("b", batch), p.axis("h", h_size)
+    hk = p.axis("hk", hk_size) if group > 1 else h
+    i, j = p.axis("i", lengths[0]), p.axis("j", lengths[1])
+    d, e = p.axis("d", dims[0]), p.axis("e", dims[1])
+    q = p.input("q", b, h, i, d, dtype=dtype)
+    k = p.input("k", b, hk, j, d, dtype=dtype)
+    v = p.input("v", b, hk, j, e, dtype=dtype)
+    return (b, h, hk, i, j, d, e), h // group if group > 1 else h, (q, k, v)
+
+
+def heads_of(
     heads: int | None, kv_heads: int | None, group: int | None
 ) -> tuple[int | None, int | None, int]:
     """Query heads, key heads and the group, each from the other two where it is not given."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.frontend.notation import Program, inf, sum, where
-from neptune_mlir.ops.attention import check_options, shaped, softmax_sum
+from neptune_mlir.ops.attention import check_options, factors, heads_of, shaped, softmax_sum
 
 
 def e4m3_attention(
@@ -31,14 +31,10 @@ def e4m3_attention(
     """
     check_options(head_dim, v_dim, dtype, window, softcap)
     p = Program(name)
-    b, h = p.axis("b", batch), p.axis("h", heads)
-    hk = p.axis("hk", heads // group if heads else None) if group > 1 else h
-    i, j = p.axis("i", q_len), p.axis("j", kv_len)
-    d, e = p.axis("d", head_dim), p.axis("e", v_dim or head_dim)
-    q = p.input("q", b, h, i, d, dtype=FLOAT8)
-    k = p.input("k", b, hk, j, d, dtype=FLOAT8)
-    v = p.input("v", b, hk, j, e, dtype=FLOAT8)
-    shared = h // group if group > 1 else h
+    (b, h, hk, i, j, d, e), shared, (q, k, v) = factors(
+        p, FLOAT8, (head_dim, v_dim or head_dim), batch, heads_of(heads, None, group),
+        (q_len, kv_len),
+    )  # fmt: skip
     position = i + (j.size - i.size)
     s = sum(q[b, h, i, d] * k[b, shared, j, d], d) * (head_dim**-0.5 if scale is None else scale)
     of_values = None

@@ -213,7 +213,7 @@ def test_no_file_uses_private_names_of_another():
 # Functions of more than 60 lines or 15 branches: how many of each they have. The list can only
 # shrink, and so can its numbers.
 LONG = {
-    "ops.attention.attention": (105, 6),
+    "ops.attention.attention": (100, 6),
 }
 BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.match_case)
 
