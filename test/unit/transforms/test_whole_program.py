@@ -115,6 +115,27 @@ def test_sums_before_softmax_divides_them_stay_in_range():
     assert np.abs(found - 28.5 / 37).max() < 1e-3
 
 
+def weighted_norm():
+    """Squares of x 1e20 overflow before softmax divides them, the program's own in some rows."""
+    p, i, j, read = rows()
+    x, r, v = read("x"), p.input("r", i)[i], p.input("v", j)[j]
+    e, t = N.exp(x * r - N.max(x * r, j)), x * 1e20
+    rate = N.rsqrt(N.sum(e / N.sum(e, j) * (t * t), j) + 1e-6)
+    p.output(N.sum(t * rate * v, j), i)
+    return p
+
+
+def test_rows_that_are_lost_hide_no_other_rows():
+    """With one row of which the unfused program makes 0, no row had a bound."""
+    import neptune_mlir as neptune
+
+    g = np.random.default_rng(0)
+    x = np.exp(g.standard_normal((5, 37), np.float32)) / 61
+    r, v = g.random(5, np.float32), np.ones(37, np.float32)
+    found = neptune.compile(weighted_norm())(x, r, v)
+    assert (found > 1).all()
+
+
 def test_padding_adds_nothing_to_a_sum_of_what_is_infinite():
     """(x + r) of an r of -inf: 0 times that is a NaN where the row has ended."""
     import neptune_mlir as neptune
@@ -135,6 +156,7 @@ def test_padding_adds_nothing_to_a_sum_of_what_is_infinite():
     [
         (residual_spread, "nan|ulps"), (masked_spread, "nan|ulps"),
         (partial(with_more, residual_spread, 12), "nan|ulps"), (scaled_squares, "nan"),
+        (weighted_norm, "ulps"),
     ],
 )
 def test_what_the_results_do_not_bear_is_not_fused(build, lost):
