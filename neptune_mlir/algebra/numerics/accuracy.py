@@ -524,6 +524,10 @@ class Comparison:
         """
         over = self._judged_rows() > self.within * self.bound
         most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
+        if len(self._ranged) == self.runs:  # what range takes no rounding in its place shows
+            taken = self._by_row(self._ranged) < SMALL_PRODUCTS * self._by_row(self._unfused)
+            beside = np.asarray(away._unfused).max(0, initial=0.0)
+            most = np.where(taken, np.maximum(most, beside), most)
         slack = self.bound_of(0.0) * EPSILON[self.dtype] * self._sizes[0]
         off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
         if turned is not None:  # rows that are noise: as much as another rounding makes of them

@@ -100,6 +100,36 @@ def test_exponents_have_units_of_their_own():
     assert np.abs(found / (36 * 49.8062 * np.exp(-49.8062)) - 1).max() < 1e-3
 
 
+def test_sums_before_softmax_divides_them_stay_in_range():
+    """37 squares of 1.15e37 overflow, 29 of them do not, nor do they where weights sum to 1."""
+    import neptune_mlir as neptune
+
+    p, i, j, read = rows()
+    x, y = (N.cast(read(n, "bf16"), "f32") for n in "xy")
+    s = x / (N.max(abs(x), j) + 1e-6) * 1e20
+    e, t = N.exp(s - N.max(s, j)), x * 1e-20
+    w = e / N.sum(e, j)
+    p.output(N.max(abs(y - N.sum(w * (t * y), j) / (N.sum(w * (t * t), j) + 1e-6) * t), j), i)
+    y = np.where(np.arange(37) % 2, 0x3F80, 0xBF00) * np.ones((5, 1))  # 1 and -0.5 in bf16
+    found = neptune.compile(p)(np.full((5, 37), 0xFF7F, np.uint16), y.astype(np.uint16))
+    assert np.abs(found - 28.5 / 37).max() < 1e-3
+
+
+def test_padding_adds_nothing_to_a_sum_of_what_is_infinite():
+    """(x + r) of an r of -inf: 0 times that is a NaN where the row has ended."""
+    import neptune_mlir as neptune
+    from support.small_tiles import tiny
+
+    p, i, j, read = rows()
+    x, r = (N.cast(a, "f32") for a in (read("x", "bf16"), p.input("r", i, dtype="bf16")[i]))
+    e = N.exp(x * 0.125 - N.maximum(N.max(x * 0.125, j), r))
+    p.output(N.sum(e * (x + r), j) / N.sum(e, j), i)
+    r = np.array([0xFF80, 0, 0x3F80, 0, 0xFF80], np.uint16)  # -inf, 0, 1
+    with tiny():
+        found = neptune.compile(p)(np.zeros((5, 37), np.uint16), r)
+    assert [*found] == [-np.inf, 0.0, 1.0, 0.0, -np.inf]
+
+
 @pytest.mark.parametrize(
     ("build", "lost"),
     [
