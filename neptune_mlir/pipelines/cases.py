@@ -466,8 +466,10 @@ class Conditions:
 
 
 def _in_parts(variant: Plan) -> Launch:
-    """The launch of a stream in chunks, whose grid begins with these."""
-    joins = 1 + sum(launch.kernel.endswith(FEWER) for launch in variant.launches)
+    """The launch of a program's last stream, in chunks with which its grid begins: before the
+    kernels that join them. (Reductions before it may be cut and joined as well.)"""
+    last = variant.launches[-1].kernel
+    joins = 1 + sum(launch.kernel in [last + s for s in FEWER] for launch in variant.launches)
     return variant.launches[-1 - joins]
 
 
