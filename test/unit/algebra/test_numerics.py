@@ -12,6 +12,7 @@ from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.numeric import Domain, define, fused
 from neptune_mlir.algebra.numerics.accept import accept
 from neptune_mlir.algebra.numerics.accuracy import rounded
+from neptune_mlir.algebra.numerics.kept import with_digits
 from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 from support.chains import (
@@ -197,6 +198,22 @@ def test_a_mean_that_others_read_is_subtracted_as_it_was_rounded():
     assert np.allclose(beside["q"], 37 * lost * lost, rtol=1e-4)
 
 
+def test_squares_that_overflow_stay_infinite():
+    """A repair adds what may be -inf to what is inf; the program as written only ever adds inf."""
+    chain = [reduction("s", "add", x), reduction("q", "add", square(x - ref("s") / n))]
+    sizes = 10.0 ** np.arange(15, 33)[:, None, None]
+    data = {"x": rounded(np.random.default_rng(0).standard_normal((18, 1, 29)) * sizes, "f32")}
+    domain = Domain((1, 29), data, {"n": 29.0}, np.float32, batched=True)
+    for visible in ((), ("s",)):
+        solution = solve_chain(chain, AXIS, visible=visible)
+        assert solution.proved
+        with np.errstate(over="ignore", invalid="ignore"):
+            written = define(chain, AXIS, domain)["q"]
+            found = fused(solution, AXIS, domain, 4)["q"]
+        assert np.isinf(written).sum() > 10 and np.isfinite(written).sum() > 3
+        np.testing.assert_allclose(found, written, rtol=1e-5)
+
+
 def test_weights_of_any_sign_have_a_mean_among_the_data():
     solution = solve_chain(FUSED["weights that are data"], AXIS)
     running = {r.name: T.show(r.body) for r in solution.running}
@@ -314,3 +331,16 @@ def test_products_have_the_order_of_the_program():
         exact = define(reductions, AXIS, domains[0])["q"]
         found = fused(solve_chain(reductions, AXIS), AXIS, domains[1], 24)["q"]
         np.testing.assert_allclose(found, exact, rtol=1e-4)
+
+
+def test_numbers_are_rounded_to_digits_as_frexp_has_it():
+    rng = np.random.default_rng(5)
+    values = rng.standard_normal(4096) * 2.0 ** rng.integers(-900, 900, 4096)
+    ties = 1 + np.arange(64) * 2.0**-24  # half a last place beside what 24 bits hold
+    values = np.concatenate([values, ties, -ties, [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324]])
+    fraction, exponent = np.frexp(values)
+    wanted = np.ldexp(np.rint(np.ldexp(fraction, 24)), exponent - 24)
+    for part in (values, values[:-1]):  # the last one is below the normal numbers
+        found = with_digits(part, 24)
+        assert np.array_equal(found, wanted[: len(part)], equal_nan=True)
+        assert np.array_equal(np.signbit(found), np.signbit(wanted[: len(part)]))
