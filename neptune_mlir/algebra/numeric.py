@@ -17,7 +17,7 @@ import numpy as np
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.numerics.accuracy import LARGEST, rounded
-from neptune_mlir.algebra.operators import OPERATORS
+from neptune_mlir.algebra.numerics.kept import Kept, operated, read_plainly, with_digits
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
 Array = np.ndarray
@@ -34,6 +34,7 @@ class Domain:
             range; 0 for all of them.
         batched: whether the first dimension of every input counts inputs, not positions.
         longer: float32 sums overflow where those of rows so many times longer would.
+        kept: what is known of terms already; None where nobody asks again.
     """
 
     extents: tuple[int, ...]
@@ -43,6 +44,7 @@ class Domain:
     batched: bool = False
     digits: int = 0
     longer: float = 1.0
+    kept: Kept | None = None
 
     @property
     def lead(self) -> int:
@@ -62,17 +64,29 @@ class Domain:
 
 def evaluate(
     t: Term, domain: Domain, refs: Mapping[Any, Array], axis: int = 0, lo: int = 0, hi: int = -1,
-    known: Mapping[Term, Array] | None = None,
+    known: Mapping[Term, Array] | None = None, done: dict[Term, Array] | None = None,
 ) -> Array:  # fmt: skip
     """The values of a term over the domain, with `axis` restricted to [lo, hi).
 
-    `known`: the values of all operands of the term, which are not computed again.
+    `known`: the values of all operands of the term, which are not computed again. `done`: those of
+    terms with the same references and the same restriction; more are added.
     """
     if known is not None:
         return _value(t, [known[a] for a in t.args], domain, refs, axis, lo, hi)
-    done: dict[Term, Array] = {}
-    for n in walk(t):
+    done = {} if done is None else done
+    kept, wanted, missing = domain.kept, {t}, list[Any]()
+    for n in reversed([*walk(t)]):
+        if n not in wanted or n in done:
+            continue
+        table, place = kept.place(n, domain.extents, axis, lo, hi) if kept else ({}, n)
+        if (value := table.get(place)) is not None:
+            done[n] = value
+        else:
+            missing.append((n, table, place))
+            wanted.update(n.args)
+    for n, table, place in reversed(missing):
         done[n] = _value(n, [done[a] for a in n.args], domain, refs, axis, lo, hi)
+        table[place] = done[n]
     return done[t]
 
 
@@ -90,8 +104,11 @@ def _value(
         place = n.attr + domain.lead
         value = positions.reshape([-1 if k == place else 1 for k in range(len(domain.unit))])
     elif n.op == "read":
-        clipped = any(reads(i) for i in n.args)
-        value = _read(domain, n.attr, args, clipped).astype(kind)
+        data, plain = domain.data[n.attr], domain.batched
+        value = read_plainly(n, data, domain.extents, axis, lo, hi) if plain else None
+        if value is None:
+            value = _read(domain, n.attr, args, any(reads(i) for i in n.args))
+        value = value.astype(kind, copy=False)
     elif n.op == "ref":
         value = refs[n.attr]
     elif n.op == "sym":
@@ -100,18 +117,10 @@ def _value(
         value = args[0].astype(kind)
         if domain.floating is np.float32 and n.dtype in ("f16", "bf16"):
             value = rounded(value, n.dtype)
-    elif n.op == "div":
-        value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])
     else:
-        value = OPERATORS[n.op].array(*args)
+        value = operated(n, args, domain.kept is not None)
     value = value if value.dtype == kind else value.astype(kind)
     return with_digits(value, domain.digits) if domain.digits and is_float(n.dtype) else value
-
-
-def with_digits(value: Array, digits: int) -> Array:
-    """The nearest numbers of so many bits."""
-    fraction, exponent = np.frexp(value)
-    return np.ldexp(np.rint(np.ldexp(fraction, digits)), exponent - digits)
 
 
 def _read(domain: Domain, key: Any, places: list[Array], clipped: bool) -> Array:
@@ -220,8 +229,9 @@ def stream(
     for start in range(lo, hi, tile):
         stop = min(start + tile, hi)
         after: dict[Any, Array] = {}
+        done: dict[Term, Array] = {}
         for r in solution.running:
-            value = evaluate(r.body, domain, after, axis, start, stop)
+            value = evaluate(r.body, domain, after, axis, start, stop, done=done)
             value = fold(r.combiner, value, domain, r.folded, stop - start, axis)
             carried = corrected(r, state, after, domain)
             total = lookup(r.combiner).array(carried, value)

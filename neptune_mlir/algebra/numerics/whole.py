@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,15 +28,15 @@ from neptune_mlir.algebra.numeric import (
     fold,
     fused,
     overflown,
-    with_digits,
 )
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
 from neptune_mlir.algebra.numerics.at_once import excess_at_once
 from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.kept import Kept, with_digits
 from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
 from neptune_mlir.algebra.numerics.remembered import remembered
-from neptune_mlir.algebra.terms import Term, is_float, leaves
+from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
 # Rows that are cut in chunks are long, and what is close to the largest number in each of 29
@@ -55,6 +57,11 @@ SELDOM = 4  # times less often where an element is infinite or a NaN: other numb
 # Of those that are not right at once: the worst, so many by name, and so many of all. Each takes
 # 10 ms, as thousands that are right do together.
 JUDGED, MOST_JUDGED = 8, 48
+# Points of the inputs that are evaluated together, so that their values stay in a cache; and inputs
+# at least, for each call of NumPy costs as much as a thousand points.
+POINTS, FEWEST = 1 << 18, 16
+ROUNDED = 8  # times as many where sums are rounded step by step: values are few, and calls many
+ADDED_UP = 16  # of so many sums as elements, NumPy adds each alone: calls cost more than points
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ class NestStep:
                 value, domain, folded, plan[1], zlib.crc32(self.key.encode()) % 97
             )
         elif folded and self.combiner is not None:
+            if folded[-1] == len(self.extents) - 1:  # rows are added up in pairs, as they lie
+                value = np.ascontiguousarray(value)
             value = fold(self.combiner, value, domain, folded, self.extents[folded[0]], folded[0])
         return {self.key: _laid_out(value, domain, self.axes)}
 
@@ -160,11 +169,13 @@ def _added_in_order(
 
 def _one_by_one(value: Array, digits: int) -> Array:
     """The sum over the last dimension, from its start."""
-    if not digits:
+    length = value.shape[-1]
+    if not digits and length * ADDED_UP > value.size // length:
         return np.add.accumulate(value, axis=-1)[..., -1]
     total = value[..., 0]
-    for k in range(1, value.shape[-1]):
-        total = with_digits(total + value[..., k], digits)
+    for k in range(1, length):
+        total = total + value[..., k]
+        total = with_digits(total, digits) if digits else total
     return total
 
 
@@ -202,8 +213,10 @@ class WholeProgram:
     def values(
         self, steps: Sequence[Step], data: Mapping[str, Array], kind: Any,
         plan: tuple[int, int] = ONE_STEP, digits: int = 0, longer: float = 1.0,
+        kept: Kept | None = None,
     ) -> list[Array]:  # fmt: skip
         """The results for a batch of inputs, in float64 or in the types of the program."""
+        rank = max(len(step.extents) for step in steps)
         makers = {key: step for step in steps for key in step.makes}
         found: dict[str, Array] = dict(data)
 
@@ -213,7 +226,8 @@ class WholeProgram:
             step = makers[key]
             for tensor in sorted(step.tensors):
                 need(tensor)
-            domain = Domain(step.extents, found, self.scalars, kind, True, digits, longer)
+            extents = step.extents + (1,) * (rank - len(step.extents))  # what is kept has one rank
+            domain = Domain(extents, found, self.scalars, kind, True, digits, longer, kept)
             found.update(step.run(domain, plan))
 
         with np.errstate(all="ignore"):
@@ -381,6 +395,12 @@ class _Run:
     longer: float = 1.0
     known: dict[int, tuple[Any, list[Array]]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        points = max(prod(step.extents) for step in self.steps)
+        self._most = max(FEWEST, POINTS // points) * (ROUNDED if self.digits else 1)
+        self._shared = _shared(self.steps)
+        self._positions: dict[Any, Array] = {}
+
     def prepare(self, many: Sequence[Sequence[Any]]) -> None:
         self.batch([arguments for arguments in many if id(arguments) not in self.known])
 
@@ -388,22 +408,26 @@ class _Run:
         """The results on several inputs, which the first dimension counts."""
         if not many:
             return []
-        data = {
-            key: stack.astype(self._type(key), copy=False)
-            for key, stack in zip(self.program.inputs, stacked(many), strict=True)
-        }
-        results = [
-            np.asarray(value, np.float64 if is_float(dtype) else None)
-            for value, dtype in zip(
-                self.program.values(
-                    self.steps, data, self.kind, self.plan, self.digits, self.longer
-                ),
-                self.program.results.values(), strict=True,
-            )
-        ]  # fmt: skip
+        parts = [self._part(many[k : k + self._most]) for k in range(0, len(many), self._most)]
+        results = [np.concatenate(of_each) for of_each in zip(*parts, strict=True)]
         for k, arguments in enumerate(many):
             self.known[id(arguments)] = arguments, [r[k] for r in results]
         return results
+
+    def _part(self, many: Sequence[Sequence[Any]]) -> list[Array]:
+        """The same, of inputs of which all values are in the cache of a processor at once."""
+        data = {
+            key: _inputs_last(stack.astype(self._type(key), copy=False))
+            for key, stack in zip(self.program.inputs, stacked(many), strict=True)
+        }
+        kept = Kept(self._shared, self._positions)
+        values = self.program.values(
+            self.steps, data, self.kind, self.plan, self.digits, self.longer, kept
+        )
+        return [
+            np.ascontiguousarray(value, np.float64 if is_float(dtype) else None)
+            for value, dtype in zip(values, self.program.results.values(), strict=True)
+        ]
 
     def _type(self, key: str) -> Any:
         dtype = self.program.inputs[key][1]
@@ -413,6 +437,26 @@ class _Run:
         if id(arguments) not in self.known:
             self.prepare([arguments])
         return self.known[id(arguments)][1]
+
+
+def _inputs_last(stack: Array) -> Array:
+    """The same array with what the first dimension counts next to each other in memory: loops of
+    programs are short, and NumPy is fast along long ones."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(stack, 0, -1)), -1, 0)
+
+
+def _shared(steps: Sequence[Step]) -> frozenset[Term]:
+    """The terms that more than one step has, and more than one term or step directly."""
+    times: Counter[Term] = Counter()
+    above: dict[Term, set[Any]] = {}
+    for step in steps:
+        if isinstance(step, NestStep):
+            times.update(n for n in walk(step.body) if not n.is_leaf)
+            above.setdefault(step.body, set()).add(step.key)
+            for n in walk(step.body):
+                for a in n.args:
+                    above.setdefault(a, set()).add(n)
+    return frozenset(n for n, k in times.items() if k > 1 and len(above[n]) > 1)
 
 
 def _prepare(many: Sequence[Sequence[Any]], runs: Sequence[Any]) -> None:

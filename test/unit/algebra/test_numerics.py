@@ -12,6 +12,7 @@ from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.numeric import Domain, define, fused
 from neptune_mlir.algebra.numerics.accept import accept
 from neptune_mlir.algebra.numerics.accuracy import rounded
+from neptune_mlir.algebra.numerics.kept import with_digits
 from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 from support.chains import (
@@ -330,3 +331,16 @@ def test_products_have_the_order_of_the_program():
         exact = define(reductions, AXIS, domains[0])["q"]
         found = fused(solve_chain(reductions, AXIS), AXIS, domains[1], 24)["q"]
         np.testing.assert_allclose(found, exact, rtol=1e-4)
+
+
+def test_numbers_are_rounded_to_digits_as_frexp_has_it():
+    rng = np.random.default_rng(5)
+    values = rng.standard_normal(4096) * 2.0 ** rng.integers(-900, 900, 4096)
+    ties = 1 + np.arange(64) * 2.0**-24  # half a last place beside what 24 bits hold
+    values = np.concatenate([values, ties, -ties, [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324]])
+    fraction, exponent = np.frexp(values)
+    wanted = np.ldexp(np.rint(np.ldexp(fraction, 24)), exponent - 24)
+    for part in (values, values[:-1]):  # the last one is below the normal numbers
+        found = with_digits(part, 24)
+        assert np.array_equal(found, wanted[: len(part)], equal_nan=True)
+        assert np.array_equal(np.signbit(found), np.signbit(wanted[: len(part)]))

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Parts of the evaluation of terms on many inputs at once (`numeric`), where it is repeated: values
+that are kept, reads without copies, and arrays whose inputs are next to each other in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neptune_mlir.algebra.numerics.accuracy import SMALLEST, Array
+from neptune_mlir.algebra.operators import OPERATORS
+from neptune_mlir.algebra.terms import Term, is_float, reads
+
+
+@dataclass
+class Kept:
+    """Values of terms that evaluations have in common: they read the same data, and what loops
+    have the same number is equally long wherever a term occurs.
+
+    Attributes:
+        shared: terms that are kept; those that read nothing are anyhow.
+        positions: values of the latter, which hold for other data, too.
+        values: values of the others.
+    """
+
+    shared: frozenset[Term]
+    positions: dict[Any, Array] = field(default_factory=dict)
+    values: dict[Any, Array] = field(default_factory=dict)
+
+    def place(
+        self, n: Term, extents: Sequence[int], axis: int, lo: int, hi: int
+    ) -> tuple[dict[Any, Array], Any]:
+        """Where the value of a term is, or belongs: a table, and its key there, which has the
+        positions of the loops of the term. A table that nobody keeps where it is not kept."""
+        if n.has_ref:
+            return {}, n
+        table = self.values if reads(n) else self.positions
+        if table is self.values and n not in self.shared:
+            return {}, n
+        whole = (extents[k] if k != axis or hi < 0 else (lo, hi) for k in sorted(n.axes))
+        return table, (n, *whole)
+
+
+def operated(n: Term, args: list[Array], turned: bool) -> Array:
+    """The value of an operator. `turned`: what counts inputs goes last meanwhile, for NumPy lays
+    out in memory as dimensions are ordered where operands do not say, and inputs belong together.
+    """
+    rank = args[0].ndim
+    if turned:
+        args = [a.transpose(*range(1, rank), 0) for a in args]
+    if n.op == "div":
+        value = args[0] / args[1] if is_float(n.dtype) else np.trunc(args[0] / args[1])
+    else:
+        value = OPERATORS[n.op].array(*args)
+    return value.transpose(rank - 1, *range(rank - 1)) if turned else value
+
+
+def with_digits(value: Array, digits: int) -> Array:
+    """The nearest numbers of so many bits; of two that are as near, the even one."""
+    drop = 53 - digits
+    if not ((np.abs(value) < SMALLEST["f64"]) & (value != 0)).any():
+        bits = value.view(np.int64)
+        found = (bits >> drop) & 1
+        found += bits
+        found += (1 << (drop - 1)) - 1
+        found &= -(1 << drop)
+        return found.view(np.float64)
+    fraction, exponent = np.frexp(value)
+    return np.ldexp(np.rint(np.ldexp(fraction, digits)), exponent - digits)
+
+
+def read_plainly(
+    n: Term, array: Array, of: Sequence[int], axis: int, lo: int, hi: int
+) -> Array | None:  # fmt: skip
+    """A read at the positions of different loops, of these extents, and at constants, for all
+    inputs of a batch and without a copy of anything; None of another one."""
+    if not n.args:
+        return None
+    parts: list[Any] = [slice(None)]
+    loops: list[int] = []
+    for i, extent in zip(n.args, array.shape[1:], strict=True):
+        if i.op == "index" and i.attr not in loops:
+            first, last = (lo, hi) if i.attr == axis and hi >= 0 else (0, of[i.attr])
+            loops.append(i.attr)
+            parts.append(slice(first, last))
+        elif i.is_const:
+            first, last = int(i.value), int(i.value) + 1
+            parts.append(first)
+        else:
+            return None
+        if not 0 <= first < last <= extent:
+            return None
+    order = sorted(range(len(loops)), key=loops.__getitem__)
+    found = array[tuple(parts)].transpose(0, *(1 + k for k in order))
+    spread = (slice(None) if k in loops else None for k in range(len(of)))
+    spread_out: Any = (slice(None), *spread)
+    return found[spread_out]
