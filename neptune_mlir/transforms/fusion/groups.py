@@ -476,7 +476,8 @@ class Grouping:
                 continue
             missing = [k for k in range(len(nest.domain)) if k not in loops]
             complete = all(nest.domain[k] == 1 for k in missing)
-            if complete and self._agree(group, nest, loops) and len(set(loops.values())) == len(loops):
+            complete = complete and self._agree(group, nest, loops)
+            if complete and len(set(loops.values())) == len(loops):
                 for loop, axis in loops.items():
                     group.know(axis, nest.domain[loop])
                 for loop in missing:  # a result that keeps a reduced dimension
