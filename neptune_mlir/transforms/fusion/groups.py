@@ -476,7 +476,8 @@ class Grouping:
                 continue
             missing = [k for k in range(len(nest.domain)) if k not in loops]
             complete = all(nest.domain[k] == 1 for k in missing)
-            if complete and self._agree(group, nest, loops) and len(set(loops.values())) == len(loops):
+            distinct = len(set(loops.values())) == len(loops)
+            if complete and distinct and self._agree(group, nest, loops):
                 for loop, axis in loops.items():
                     group.know(axis, nest.domain[loop])
                 for loop in missing:  # a result that keeps a reduced dimension
