@@ -70,8 +70,10 @@ class Programs:
         """One for each result, with nothing compared yet, of inputs that move by a part."""
         step = max([part, *(EPSILON[d] for d in self.arguments if d in EPSILON)])
         pairs = zip(self.results, self.rounded or self.results, strict=True)
-        asked = {"within": self.within, "apart": self.apart, "step": step}
-        return [Comparison(d, rounded_to(d, t), **asked) for d, t in pairs]
+        return [
+            Comparison(d, rounded_to(d, t), within=self.within, apart=self.apart, step=step)
+            for d, t in pairs
+        ]
 
     @property
     def roles(self) -> list[str]:

@@ -476,8 +476,8 @@ class Grouping:
                 continue
             missing = [k for k in range(len(nest.domain)) if k not in loops]
             complete = all(nest.domain[k] == 1 for k in missing)
-            distinct = len(set(loops.values())) == len(loops)
-            if complete and distinct and self._agree(group, nest, loops):
+            apart = len(set(loops.values())) == len(loops)
+            if complete and apart and self._agree(group, nest, loops):
                 for loop, axis in loops.items():
                     group.know(axis, nest.domain[loop])
                 for loop in missing:  # a result that keeps a reduced dimension
