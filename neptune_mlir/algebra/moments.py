@@ -131,13 +131,9 @@ def _minus(a: Term, anchor: Anchor) -> Term:
 
 
 def moments(
-    chain: Chain,
-    name: str,
-    weight: Poly,
-    keep: Mono,
-    differences: tuple[tuple[Term, int], ...],
-    dtype: str,
-) -> Term:
+    chain: Chain, name: str, weight: Poly, keep: Mono,
+    differences: tuple[tuple[Term, int], ...], dtype: str,
+) -> Term:  # fmt: skip
     """Σ w·(g - t k)^p as the top of a family of moments, closed under t -> t'."""
     if sum(power for _, power in differences) > 1:
         for difference, _ in differences:
@@ -229,13 +225,9 @@ def _weighted(weight: Term, value: Term) -> Term:
 
 
 def _expanded(
-    v: tuple[Powers, ...],
-    names: dict[tuple[Powers, ...], str],
-    terms: list[Difference],
-    gaps: bool,
-    dtype: str,
-    squares: bool,
-) -> Term:
+    v: tuple[Powers, ...], names: dict[tuple[Powers, ...], str], terms: list[Difference],
+    gaps: bool, dtype: str, squares: bool,
+) -> Term:  # fmt: skip
     """What the moment v is under the new anchors, or (`gaps`) about the references.
 
     A sum of `squares` that overflows stays infinite: about their mean, some of the data have no
@@ -248,8 +240,7 @@ def _expanded(
         member = tuple(part[2] for part in parts)
         shifts = [shift for part in parts for shift in part[1]]
         pieces.append((member, math.prod(part[0] for part in parts), shifts))
-    summands: list[Term] = []
-    even: list[Term] = []
+    summands, even = list[Term](), list[Term]()
     for member, times, shifts in sorted(
         pieces, key=lambda p: (-sum(powers[0] for powers in p[0]), p[0])
     ):

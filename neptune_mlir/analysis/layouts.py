@@ -341,6 +341,8 @@ def interleaved(layout: Layout) -> list[int]:
     """Of a tile that is stored with each INTERLEAVES of its columns in the order of accumulators,
     of which lane t has columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: for each register the one whose
     element goes in the place of its own. None (an empty list) where threads have no whole 16s."""
+    if not layout.shape:
+        return []
     last = len(layout.shape) - 1
     offsets = [tuple(o) for o in layout.offsets(layout.reg).tolist()]
     register = {o: r for r, o in enumerate(offsets)}
