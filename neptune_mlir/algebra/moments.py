@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 
 from neptune_mlir.algebra import proof
 from neptune_mlir.algebra.chain import Chain, Correction
@@ -143,16 +143,18 @@ def moments(
         for difference, _ in differences:
             chain.require_near(difference)
     terms = [_anchored(chain, t, p, weight, dtype) for t, p in differences]
+    squares = not keep and chain.facts.sign(to_term(weight, dtype)) == 1
     names = _family(chain, name, {mono_mul(m, keep): c for m, c in weight.items()}, keep, terms,
-                    dtype)  # fmt: skip
+                    dtype, squares)  # fmt: skip
     top = tuple((d.top, *(0 for _ in d.factors)) for d in terms)
     if all(a.gap is None for d in terms for a in d.anchors):
         return acc(names[top], dtype)
-    return _expanded(top, names, terms, True, dtype)
+    return _expanded(top, names, terms, True, dtype, squares)
 
 
 def _family(
-    chain: Chain, name: str, weight: Poly, keep: Mono, terms: list[Difference], dtype: str
+    chain: Chain, name: str, weight: Poly, keep: Mono, terms: list[Difference], dtype: str,
+    squares: bool = False,
 ) -> dict[tuple[Powers, ...], str]:
     """Emit the moments of a product of differences, and all that a move makes of it. Factors are
     multiplied in the order of the program: w (d d) keeps digits of small w and d that (w d) d loses
@@ -186,7 +188,7 @@ def _family(
             continue
         label = chain.find("add", body) or chain.fresh(label)
         names[v], bodies[label] = label, body
-        h = _expanded(v, names, terms, False, dtype)
+        h = _expanded(v, names, terms, False, dtype, squares)
         hs[label] = h = h if scale is None else _rescaled(h, acc(label, dtype), scale)
         if any(r.name == label for r in chain.running):
             continue
@@ -197,8 +199,7 @@ def _family(
     return names
 
 
-def _product(a: Term, b: Term) -> Term:
-    return make("mul", a, b)
+_product, _total = partial(make, "mul"), partial(make, "add")
 
 
 def _differences_first(chain: Chain) -> bool:
@@ -233,8 +234,13 @@ def _expanded(
     terms: list[Difference],
     gaps: bool,
     dtype: str,
+    squares: bool,
 ) -> Term:
-    """What the moment v is under the new anchors, or (`gaps`) about the references."""
+    """What the moment v is under the new anchors, or (`gaps`) about the references.
+
+    A sum of `squares` that overflows stays infinite: about their mean, some of the data have no
+    more than all have. Pieces of odd powers, infinite too, would make a NaN of it.
+    """
     pieces = []
     for parts in itertools.product(
         *(d.expansion(powers, gaps) for d, powers in zip(terms, v, strict=True))
@@ -242,18 +248,21 @@ def _expanded(
         member = tuple(part[2] for part in parts)
         shifts = [shift for part in parts for shift in part[1]]
         pieces.append((member, math.prod(part[0] for part in parts), shifts))
-    total: Term | None = None
+    summands: list[Term] = []
+    even: list[Term] = []
     for member, times, shifts in sorted(
         pieces, key=lambda p: (-sum(powers[0] for powers in p[0]), p[0])
     ):
-        piece = acc(names[member], dtype)
-        for shift in shifts:
-            piece = make("mul", piece, shift)
-        if times != 1:
-            piece = make("mul", piece, const(float(times), dtype))
-        total = piece if total is None else make("add", total, piece)
-    assert total is not None
-    return total
+        piece = reduce(_product, shifts, acc(names[member], dtype))
+        summands.append(piece if times == 1 else _product(piece, const(float(times), dtype)))
+        if not any(p % 2 for p in (*itertools.chain(*member), *map(shifts.count, shifts))):
+            even.append(summands[-1])
+    total = reduce(_total, summands)
+    odd = any(p % 2 for p in itertools.chain(*v)) or len(even) in (0, len(summands))
+    if odd or not squares:
+        return total
+    size = reduce(_total, even)
+    return make("select", make("eq", size, const(math.inf, dtype)), size, total)
 
 
 def _anchored(chain: Chain, difference: Term, top: int, outer: Poly, dtype: str) -> Difference:

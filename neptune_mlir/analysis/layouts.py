@@ -334,6 +334,28 @@ def operand_a(
     return _fragment(shape, instruction.a, {"m": m, "k": k}, blocks, warp)
 
 
+INTERLEAVES = 16  # columns of an accumulator that a left factor of 8 bits takes in another order
+
+
+def interleaved(layout: Layout) -> list[int]:
+    """Of a tile that is stored with each INTERLEAVES of its columns in the order of accumulators,
+    of which lane t has columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: for each register the one whose
+    element goes in the place of its own. None (an empty list) where threads have no whole 16s."""
+    last = len(layout.shape) - 1
+    offsets = [tuple(o) for o in layout.offsets(layout.reg).tolist()]
+    register = {o: r for r, o in enumerate(offsets)}
+    others = [d.stride for d in (*layout.lane, *layout.warp) if d.dim == last]
+    if layout.shape[-1] % INTERLEAVES or any(stride % INTERLEAVES for stride in others):
+        return []
+    found = []
+    for *rows, column in offsets:
+        whole, slot = divmod(column, INTERLEAVES)
+        lane, byte = divmod(slot, 4)
+        from_column = whole * INTERLEAVES + 2 * lane + byte % 2 + 8 * (byte // 2)
+        found.append(register.get((*rows, from_column), -1))
+    return [] if -1 in found else found
+
+
 def operand_b(
     shape: Sequence[int], n: int, k: int, warps: WarpGrid, instruction: MatrixInstruction
 ) -> Layout:

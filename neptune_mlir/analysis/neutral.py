@@ -137,8 +137,8 @@ class PaddingValues(OddValues):
         self._of[key] = self(value)
 
     def left(self, t: Term) -> None:
-        if t.op == "read":
-            self._of.setdefault(t.attr, Odd.ANY)
+        for read in T.leaves(t, "read"):  # of r behind a cast, or scaled, too
+            self._of.setdefault(read.attr, Odd.ANY)
 
     def _one(self, node: Term, args: list[Odd]) -> Odd:
         of_two = node.op in ("add", "sub", "mul") and not any(a.is_const for a in node.args)

@@ -413,7 +413,7 @@ LAYOUT = Attribute(
     readers=(
         "analysis.layouts", "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.gpu.pipeline",
         "transforms.gpu.keep_references", "transforms.gpu.layout_stages", "transforms.gpu.streams",
-        _HOLD, "transforms.hopper.loop_graph",
+        _HOLD, "transforms.hopper.interleave_factors", "transforms.hopper.loop_graph",
         "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip
@@ -437,8 +437,8 @@ SWAPPED = Mark(
     "its factors change places: the result is computed transposed",
     writers=("transforms.gpu.assign_layouts",),
     readers=(
-        "codegen.gpu.kernels", "transforms.hopper.run_on_products",
-        "transforms.hopper.specialize_warps",
+        "codegen.gpu.kernels", "transforms.hopper.interleave_factors",
+        "transforms.hopper.run_on_products", "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip
 PARTIAL = Mark(
@@ -466,8 +466,7 @@ ROUGH = Mark(
 # ---- running maxima that are kept
 
 KEEPS = Mark(
-    "keeps", MARK, "scf.for",
-    "iterations may keep the reference of the one before",
+    "keeps", MARK, "scf.for", "iterations may keep the reference of the one before",
     writers=("transforms.gpu.keep_references",),
     readers=("codegen.gpu.kernels", _HOLD, "transforms.hopper.lazy_rescaling"),
 )  # fmt: skip
@@ -487,8 +486,7 @@ REFERENCES = Attribute(
     readers=("codegen.gpu.measured", _PIPELINE),
 )  # fmt: skip
 AGAIN = Mark(
-    "again", MARK, "a matmul",
-    "warps may do it again, on their own",
+    "again", MARK, "a matmul", "warps may do it again, on their own",
     writers=("transforms.gpu.keep_references",),
     readers=(
         "codegen.nvidia.rings", "transforms.hopper.lazy_rescaling",
@@ -496,8 +494,7 @@ AGAIN = Mark(
     ),
 )  # fmt: skip
 LIKELY = Mark(
-    "likely", MARK, "scf.if",
-    "most iterations take its first side",
+    "likely", MARK, "scf.if", "most iterations take its first side",
     writers=("transforms.hopper.lazy_rescaling",),
     readers=("transforms.hopper.schedule_loops",),
 )  # fmt: skip
@@ -511,6 +508,12 @@ NARROWS = Attribute(
     writers=("transforms.tiling.widen_factors",),
     readers=("codegen.gpu.compute", "transforms.gpu.keep_references"),
 )  # fmt: skip
+INTERLEAVED = Mark(
+    "interleaved", MARK, "tensor.parallel_insert_slice, a product",
+    "columns of a tensor between them lie in memory as lanes have those of an accumulator",
+    writers=("transforms.hopper.interleave_factors",),
+    readers=("codegen.gpu.kernels", "codegen.nvidia.group_compute"),
+)  # fmt: skip
 
 # ---- warp specialisation and software pipelining
 
@@ -521,7 +524,7 @@ CONSUMERS = Attribute(
     readers=(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
-        "transforms.gpu.layout_stages", _HOLD,
+        "transforms.gpu.layout_stages", _HOLD, "transforms.hopper.interleave_factors",
         "transforms.hopper.lazy_rescaling", "transforms.hopper.partition_warps",
         "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",

@@ -58,8 +58,8 @@ PLAIN_TILES = "cut:0"  # of rows, wherever parts of these begin
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
 NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
 # Rows without products are cut from LONG_ROW elements on, where they are no more than a quarter of
-# the multiprocessors: a program for each would leave the rest idle for 20 microseconds and more.
-LONG_ROW, FEW_PROGRAMS = 1 << 17, 4
+# the multiprocessors: a program for each would leave the rest idle for 7 microseconds and more.
+LONG_ROW, FEW_PROGRAMS = 1 << 15, 4
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
 
@@ -466,8 +466,10 @@ class Conditions:
 
 
 def _in_parts(variant: Plan) -> Launch:
-    """The launch of a stream in chunks, whose grid begins with these."""
-    joins = 1 + sum(launch.kernel.endswith(FEWER) for launch in variant.launches)
+    """The launch of a program's last stream, in chunks with which its grid begins: before the
+    kernels that join them. (Reductions before it may be cut and joined as well.)"""
+    last = variant.launches[-1].kernel
+    joins = 1 + sum(launch.kernel in [last + s for s in FEWER] for launch in variant.launches)
     return variant.launches[-1 - joins]
 
 

@@ -215,6 +215,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
         *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
         Step("defer-joins"),
+        *([Step("interleave-factors")] if chip.warp_groups else []),
         Step("partition-warps"),
         Step("keep-references"),
     ]

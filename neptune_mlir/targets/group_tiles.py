@@ -8,12 +8,15 @@ rings and results ask here, so that none takes a program for possible that anoth
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.nvidia import Rates
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.targets.warp_groups import (
     BESIDE_PRODUCTS,
+    ELEMENT,
     HALF,
     PANEL,
     PRODUCT_REGISTERS,
@@ -219,6 +222,9 @@ def most_stream(shape: Shape, rows: int) -> int:
         return panel(shape) if is_plain(shape) else WIDEST
     groups, across = group_count(shape, rows), sharing(shape.width)
     left = PRODUCT_REGISTERS.get(groups, 0) - _results(shape)
+    unit = max(DEPTH, of_size(DEPTH, shape.size))  # that an instruction sums over
+    if shape.size < ELEMENT:  # registers, not memory, are what more points lack
+        shape = replace(shape, size=ELEMENT)
     if shape.results > 1 and (shape.band or not shape.light):
         left -= BESIDE_PRODUCTS
     by_registers = left * 4 * across // _quarters(shape, groups)
@@ -230,7 +236,7 @@ def most_stream(shape: Shape, rows: int) -> int:
         room = SHARED_BYTES - RESERVED_BYTES - once_bytes(shape, rows)
         each += exchanged_bytes(shape, rows, 1)
     by_memory = room // max(1, each)
-    unit = HALF if boxes or across > 1 else DEPTH  # whole panels of these
+    unit = HALF if boxes or across > 1 else unit  # whole panels of these
     return max(unit, min(most, by_registers, by_memory) // unit * unit)
 
 

@@ -86,7 +86,7 @@ class Shape:
         return made
 
 
-_COUNTS = {  # of a Shape, at least
+_COUNTS = {  # of a Shape, as they are of most streams
     "scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0, "once": 0, "streamed": 0,
     "shared": 0, "size": 2,
 }  # fmt: skip
@@ -169,8 +169,8 @@ class Entry:
             raise ValueError("'chip' is a string, 'measured' an object")
         start = _number(left, "from", 0)
         given = {f.name: left.pop(f.name) for f in fields(Shape) if f.name in left}
-        counts = {name: _number(given, name, least)
-                  for name, least in _COUNTS.items() if name in given}  # fmt: skip
+        counts = {name: _number(given, name, min(usual, 1))
+                  for name, usual in _COUNTS.items() if name in given}  # fmt: skip
         shape = Shape(_number(given, "depth", 0), _number(given, "width", 0),
                       _truth(given, "triangle"), _truth(given, "light"),
                       _truth(given, "band") if "band" in given else False, **counts)  # fmt: skip

@@ -67,6 +67,7 @@ _MODULES: dict[str, str] = {
     "assign-layouts": "neptune_mlir.transforms.gpu.assign_layouts",
     "positions-ahead": "neptune_mlir.transforms.hopper.positions_ahead",
     "specialize-warps": "neptune_mlir.transforms.hopper.specialize_warps",
+    "interleave-factors": "neptune_mlir.transforms.hopper.interleave_factors",
     "partition-warps": "neptune_mlir.transforms.hopper.partition_warps",
     "hold-references": "neptune_mlir.transforms.hopper.hold_references",
     "lazy-rescaling": "neptune_mlir.transforms.hopper.lazy_rescaling",

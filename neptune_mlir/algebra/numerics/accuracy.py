@@ -155,6 +155,14 @@ def bound(unfused: Any, dtype: str = "f32") -> Any:
     return TIMES * unfused + SLACK[dtype]
 
 
+def bases(unfused: Array, dtype: str) -> Array:
+    """What the error of each row is compared with: that of the worst row of which the program as
+    written leaves something, and its own. Rows are the last dimension."""
+    lost = unfused * EPSILON[dtype] > OVERFLOWN
+    worst = np.where(lost, 0.0, unfused).max(-1, keepdims=True, initial=0.0)
+    return np.asarray(np.maximum(worst, np.where(lost, unfused, 0.0)))
+
+
 def rounded_to(dtype: str, through: str) -> float | None:
     """`Comparison.slack` of a result that is rounded to another type on the way."""
     if through == dtype or not {dtype, through} <= SLACK.keys():
@@ -213,6 +221,7 @@ class Comparison:
     together: bool = False  # rows near the ends of the range are not compared
     beyond: bool = False  # the product of the arguments is past them: nothing is
     within: float = 1.0  # what part of the bound is asked for
+    apart: bool = False  # rows that the unfused program loses are compared with themselves alone
     step: float = 0.0  # the part of themselves by which the arguments of further runs move
     beside: float | None = None  # the excess on inputs further away, where that decides
     runs: int = 0
@@ -501,6 +510,10 @@ class Comparison:
         if self.beside is not None:
             return self.beside
         by_row = self._judged_rows()
+        if self.apart and self.dtype in EPSILON and by_row.size:
+            base = bases(self._by_row(self._unfused), self.dtype)
+            slack = self.bound_of(0.0)
+            return float((by_row / (TIMES * base + slack)).max())
         found = float(by_row.max(initial=0.0))
         return found / self.bound if found else 0.0
 
@@ -524,6 +537,10 @@ class Comparison:
         """
         over = self._judged_rows() > self.within * self.bound
         most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
+        if len(self._ranged) == self.runs:  # what range takes no rounding in its place shows
+            taken = self._by_row(self._ranged) < SMALL_PRODUCTS * self._by_row(self._unfused)
+            beside = np.asarray(away._unfused).max(0, initial=0.0)
+            most = np.where(taken, np.maximum(most, beside), most)
         slack = self.bound_of(0.0) * EPSILON[self.dtype] * self._sizes[0]
         off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
         if turned is not None:  # rows that are noise: as much as another rounding makes of them

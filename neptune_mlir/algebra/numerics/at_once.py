@@ -18,6 +18,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     EPSILON,
     SMALLEST,
     Array,
+    bases,
     bound,
     ends,
     kinds,
@@ -93,10 +94,11 @@ def _of_floats(
     def ulps(got: Array) -> Array:
         apart = np.isfinite(got) & (np.isfinite(unfused) | (got != 0))
         error = norm(np.where(compared & apart, got - exact, 0.0), 2)
-        return (error / unit).max(1)
+        return np.asarray(error / unit)
 
     sizes = norm(np.where(compared, exact, 0.0), 2)
     unit = EPSILON[dtype] * np.maximum(sizes, SMALLEST[dtype])
-    excess = np.nan_to_num(ulps(fused) / bound(ulps(unfused), dtype), nan=np.inf)
+    limit = bound(bases(ulps(unfused), dtype), dtype)
+    excess = np.nan_to_num(ulps(fused) / limit, nan=np.inf).max(1)
     excess = np.where(alike.all((1, 2)), excess, np.maximum(excess, STRANGE))
     return np.where((~alike & (of_unfused == of_exact)).any((1, 2)), np.inf, excess)

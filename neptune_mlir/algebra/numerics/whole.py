@@ -39,9 +39,13 @@ from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
-# Of rows that are cut in chunks: they are long, and what is close to the largest number in each of
-# 29 elements overflows there. So does the sum of the program as written.
-LONGER = 64.0
+# Rows that are cut in chunks are long, and what is close to the largest number in each of 29
+# elements overflows there. So does the sum of the program as written. Sums of what softmax has not
+# divided yet are as many times larger as a row has elements: where one of them overflows and that
+# of the program does not is seen by one of these limits, from the largest number over 29 to a
+# quarter of it, and below.
+LONGER = {1: 1.0, 2: 8.0, 3: 64.0}  # by chunks
+NEAR_ENDS = (4, 2), 2.0**50  # a plan for inputs that hold larger numbers than this
 STEPS = 6  # of a program; of one with more of them, fewer rows, for each takes as much longer
 IN_ORDER = 0  # elements are added one by one; instead of chunks, the number of an order (`orders`)
 ONE_STEP = (1 << 20, 1)  # whatever the order is
@@ -262,6 +266,12 @@ def _wrong_values(trial: _Trial, plans: Sequence[tuple[int, int]]) -> str:
         if wrong:
             return wrong
         close |= near
+    plan, size = NEAR_ENDS
+    large = [case for case in trial.cases(SEED) if _largest(case) > size]
+    wrong, near = trial.verdict(large, plan) if large else ("", set())
+    if wrong:
+        return wrong
+    close |= near
     draws = -(-MORE * STEPS // (trial.rows * max(trial.steps, STEPS)))
     for first, plan in enumerate(plans, SEED + len(plans)) if close else ():
         numbers = {name for name in close if not _has_one(name)}
@@ -273,6 +283,12 @@ def _wrong_values(trial: _Trial, plans: Sequence[tuple[int, int]]) -> str:
         if wrong:
             return wrong
     return ""
+
+
+def _largest(case: hostile.HostileCall) -> float:
+    """The largest number among the arguments."""
+    sizes = (np.abs(np.asarray(a, np.float64)) for a in case.arguments)
+    return max(float(s.max(where=np.isfinite(s), initial=0.0)) for s in sizes)
 
 
 def _has_one(name: str) -> bool:
@@ -298,7 +314,7 @@ class _Trial:
                 _Run(definition, written, np.float32, (IN_ORDER, k), 0, longer)
                 for k in range(ORDERS + 1)
             ]
-            for longer in (1.0, LONGER)
+            for longer in LONGER.values()
         }
 
     def _programs(self, fused: _Run) -> Programs:
@@ -314,7 +330,7 @@ class _Trial:
         return Programs(
             fused, ways[0], self._exact, tuple(d for _, d in inputs.values()),
             tuple(results.values()), places, _prepare, ways.__getitem__,
-            self._ranged, RUNS, MARGIN, tuple(rounded.get(k, d) for k, d in results.items()),
+            self._ranged, RUNS, MARGIN, True, tuple(rounded.get(k, d) for k, d in results.items()),
         )  # fmt: skip
 
     def cases(self, seed: int, only: Collection[str] | None = None) -> list[hostile.HostileCall]:
@@ -331,7 +347,7 @@ class _Trial:
     ) -> tuple[str, set[str]]:
         """What is wrong on the first of these inputs on which something is; and the names of those
         that are close to their bound by their first run, or to the ends of the range."""
-        longer, many = LONGER if plan[1] > 1 else 1.0, [case.arguments for case in cases]
+        longer, many = LONGER[plan[1]], [case.arguments for case in cases]
         fused = _Run(*self._steps, np.float32, plan, 0, longer)
         programs = self._programs(fused)
         three = [run.batch(many) for run in (fused, self._ways[longer][0], self._exact)]

@@ -50,6 +50,7 @@ from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, Splat, Tile
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
     HELD,
+    INTERLEAVED,
     KEEPS,
     LAYOUT,
     LAYOUTS,
@@ -477,6 +478,8 @@ class KernelWriter:
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
         write = self.memory.add_global if op.name == ADD_SLICE else self.memory.store_global
+        if INTERLEAVED.on(op):
+            values = [values[k] for k in L.interleaved(layout)]
         write(array, window, layout, values)
 
     def any_layout(self, shape: Sequence[int]) -> Layout:

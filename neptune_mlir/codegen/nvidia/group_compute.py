@@ -15,6 +15,7 @@ from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.tile_forms import Splat
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
+from neptune_mlir.dialects.attributes import INTERLEAVED
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
@@ -135,14 +136,15 @@ class GroupProducts:
         needed = L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, instruction)
         values = self.compute.registers(tile, needed)
         if instruction.operand == FLOAT8:
-            return self._in_quads(values)
+            words = self.compute.words(values, 4)
+            return words if INTERLEAVED.on(g.op) else self._in_quads(words)
         if values[0].type != self.s.f32:
             return self.compute.words(values)
         if isinstance(tile, PanelTile):  # the copy engine has rounded it
             return [self.s.op("llvm.bitcast", [v], self.s.i32) for v in values]
         return list(self.s.chip.fragment(self.compute.memory, values))
 
-    def _in_quads(self, values: Sequence[Any]) -> list[Any]:
+    def _in_quads(self, words: Sequence[Any]) -> list[Any]:
         """Words of 4 bytes along the sum, as instructions number it, of those that the lanes of a
         quad have of accumulators: lane t has columns 2 t and 2 t + 1 of each 8, and is to have
         4 t to 4 t + 3 of each 16.
@@ -152,7 +154,6 @@ class GroupProducts:
         what lanes 0 and 1 take of them, odd lanes what 2 and 3 do.
         """
         s = self.s
-        words = self.compute.words(values, 4)
         lane = self.compute.threads.lane
         quad, bit, half = s.mul(s.div(lane, 4), 4), s.mod(lane, 2), s.mod(s.div(lane, 2), 2)
         odd, upper = s.less(0, bit), s.less(0, half)

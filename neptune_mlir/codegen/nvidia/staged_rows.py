@@ -27,6 +27,8 @@ from neptune_mlir.targets.warp_groups import CHUNK, ROW, STAGED
 from neptune_mlir.targets.warp_groups import STAGED_COLUMNS as COLUMNS
 from neptune_mlir.targets.warp_groups import STAGED_ROWS as ROWS
 
+FURTHER = 16  # columns of f32: what odd rows are ahead of even ones (`stage_sums`)
+
 
 def fits(array: Array, window: Window, layout: Layout, instruction: MatrixInstruction) -> bool:
     """Whether a tile is an accumulator of `instruction` with 16 rows a warp, of 16-bit elements in
@@ -101,19 +103,27 @@ def stage_sums(
 ) -> None:  # fmt: skip
     """Write the rows of an accumulator of which each group has `own` columns to shared memory, as
     f32: panels of 32 columns from offset `base` of this warp on, 16-byte chunks swizzled by the
-    row."""
+    row.
+
+    Two neighbouring rows have the same pairs of chunks: so odd rows write columns 16 further on
+    when even rows write theirs, and half a warp's four rows are in different banks.
+    """
     s = memory.s
     quad, lane = s.div(threads.lane, 4), s.mod(threads.lane, 4)
+    odd = s.mod(quad, 2)
     write = s.add(s.add(s.mul(quad, ROW), s.mul(s.mod(lane, 2), 8)), base)
     chunk = s.xor(s.mul(quad, L.CHUNK), s.mul(s.div(lane, 2), L.CHUNK))
+    chunk = s.xor(chunk, s.mul(odd, FURTHER * 4))
+    is_odd = s.less(0, odd)
     offsets = layout.offsets(layout.reg)
-    for r in range(0, len(values), 2):
-        down, along = (int(x) for x in offsets[r])
+    pairs = {tuple(map(int, offsets[r])): values[r : r + 2] for r in range(0, len(values), 2)}
+    for (down, along), even in pairs.items():
         panel, within = divmod(along % own, ROW // 4)
         place = s.xor(chunk, within // 4 * L.CHUNK)
         where = s.add(s.add(write, place), panel * STAGED + down * ROW)
-        pair = memory.pack(values[r : r + 2])
-        memory.store_element(pair, memory.shared_pointer(where), 8)
+        further = pairs[down, along ^ FURTHER]
+        pair = [s.select(is_odd, b, a) for a, b in zip(even, further, strict=True)]
+        memory.store_element(memory.pack(pair), memory.shared_pointer(where), 8)
 
 
 class _Rows:

@@ -19,7 +19,7 @@ would multiply the work of the group stays apart (`work.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -312,7 +312,7 @@ class Grouping:
         nest = self.program.nests[key]
         known = self._aligned(group, key, known)
         cut = set() if inner else self._cut_axes(nest)
-        if known is None or not cut <= set(known):
+        if known is None or not cut <= set(known) or not self._agree(group, nest, known):
             return False
         # Programs that each have some of an axis cannot reduce it.
         if {known[k] for k in cut} & group.folded or group.cut & {
@@ -441,6 +441,12 @@ class Grouping:
                     return False
         return True
 
+    def _agree(self, group: Group, nest: Nest, loops: Mapping[int, int]) -> bool:
+        """Whether loops have as many points as the axes that they become, where both are known: who
+        reads a part of a row (a gate of a recurrent layer) has fewer than who makes the row."""
+        pairs = ((nest.domain[k], group.axes[a].size) for k, a in loops.items())
+        return all(n == m or DYNAMIC in (n, m) for n, m in pairs)
+
     def _absorb_maps(self, group: Group) -> None:
         inside = {*group.running, *group.inner}
         after = 0
@@ -470,7 +476,8 @@ class Grouping:
                 continue
             missing = [k for k in range(len(nest.domain)) if k not in loops]
             complete = all(nest.domain[k] == 1 for k in missing)
-            if complete and len(set(loops.values())) == len(loops):
+            apart = len(set(loops.values())) == len(loops)
+            if complete and apart and self._agree(group, nest, loops):
                 for loop, axis in loops.items():
                     group.know(axis, nest.domain[loop])
                 for loop in missing:  # a result that keeps a reduced dimension

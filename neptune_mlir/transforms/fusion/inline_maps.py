@@ -27,6 +27,7 @@ from neptune_mlir.algebra.access import is_access, lookups, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
 from neptune_mlir.transforms.fusion.reshaped_reads import at_roots, shown, straightened
+from neptune_mlir.transforms.fusion.split_rows import split_rows
 from neptune_mlir.transforms.registry import register
 
 MAX_OPS = 128
@@ -120,3 +121,4 @@ def inline_maps(module: Any) -> None:
         inline_all(program)
         program.write()
         erase_dead(program.block)
+        split_rows(function)

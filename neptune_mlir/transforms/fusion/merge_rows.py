@@ -42,7 +42,7 @@ from neptune_mlir.dialects.program import (
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.ir.bindings import tensor as tensor_dialect
+from neptune_mlir.transforms.fusion.reshapes import collapsed, expanded, extents_of, replaced
 from neptune_mlir.transforms.registry import register, remark
 
 MOST = 64  # rows of one axis that leave a product with too few
@@ -186,7 +186,7 @@ class _Merged:
 
     def _measure(self, nest: Nest, loops: _Loops) -> None:
         """The extents of the axes, before and after."""
-        extents = _extents(nest)
+        extents = extents_of(nest)
         self._outer, self._inner = extents[loops.outer], extents[loops.inner]
         group = self._pair.group
         self._parts: Index = ix.floordiv(self._outer, group) if group else 1
@@ -202,7 +202,7 @@ class _Merged:
     def _nest(self, key: str) -> None:
         """Another nest in place of one, and a view of its result in place of that."""
         program, nest, loops = self._program, self._program.nests[key], self._loops[key]
-        extents = _extents(nest)
+        extents = extents_of(nest)
         extents[loops.outer], extents[loops.inner] = self._parts, self._rows
         extents = [extents[k] for k in loops.order]
         domain = [e if ix.is_static(e) else DYNAMIC for e in extents]
@@ -257,7 +257,7 @@ class _Merged:
             group = T.const(self._pair.group, "index")
             head = T.make("add", T.make("mul", place[loops.outer], group), head)
         place[loops.outer] = head
-        return _replaced(nest.body, table, place)
+        return replaced(nest.body, table, place)
 
     def _by_both(self, read: Term, nest: Nest, loops: _Loops) -> Term:
         """What is read by one of the axes, of a tensor that has both: its elements, each as often
@@ -267,7 +267,7 @@ class _Merged:
         axes[at : at + 1] = [loops.outer, loops.inner]
         here = (read.attr, at, loops.outer in read.axes)
         if here not in self._spread:
-            extents = [_extents(nest)[a] for a in axes]
+            extents = [extents_of(nest)[a] for a in axes]
             place = {a: T.index(k) for k, a in enumerate(axes)}
             made = build_map(
                 self._program.values, T.rename_axes(read, place),
@@ -297,19 +297,19 @@ class _Merged:
             tensor = self._program.values[key]
             group = self._pair.group
             if group:
-                tensor = _expand(tensor, at, [self._parts, group])
+                tensor = expanded(tensor, at, [self._parts, group])
                 at += 1
-            made = _collapse(tensor, at, self._rows)
+            made = collapsed(tensor, at, self._rows)
             self._views[key] = self._program.values.key(made, "rows")
         return self._views[key]
 
     def _split(self, tensor: Any, kind: Any, at: int, whole: list[Index]) -> Any:
         """What has parts and rows again as it was."""
         if self._pair.group:
-            tensor = _expand(tensor, at + 1, [self._pair.group, self._inner])
-            tensor = _collapse(tensor, at, self._outer)
+            tensor = expanded(tensor, at + 1, [self._pair.group, self._inner])
+            tensor = collapsed(tensor, at, self._outer)
         else:
-            tensor = _expand(tensor, at, whole)
+            tensor = expanded(tensor, at, whole)
         return cast(tensor, kind)
 
 
@@ -328,61 +328,3 @@ def _is_of_one(read: Term, pair: set[int], axes: Collection[int]) -> bool:
     return plain and len(read.axes & pair) == 1 and len(read.axes) == len(read.args) and (
         read.axes <= {*axes, *pair}
     )  # fmt: skip
-
-
-def _extents(nest: Nest) -> list[Index]:
-    dynamic = iter(nest.extents)
-    return [next(dynamic) if n == DYNAMIC else n for n in nest.domain]
-
-
-def _replaced(body: Term, table: dict[Term, Term], place: dict[int, Term]) -> Term:
-    """`body` with other reads, and other positions where it computes with these."""
-    done: dict[Term, Term] = {}
-    for node in T.walk(body):
-        made = node
-        if node in table:
-            made = table[node]
-        elif node.op == "index":
-            made = place[node.attr]
-        elif node.args and node.op != "read":
-            made = T.make(node.op, *(done[a] for a in node.args), dtype=node.dtype)
-        done[node] = made
-    return done[body]
-
-
-def _expand(tensor: Any, at: int, sizes: list[Index]) -> Any:
-    """The dimension `at` as several."""
-    kind = ir.RankedTensorType(tensor.type)
-    groups = [[d + (d > at) * (len(sizes) - 1)] for d in range(kind.rank)]
-    groups[at] = list(range(at, at + len(sizes)))
-    shape: list[Index] = []
-    for d in range(kind.rank):
-        if d == at:
-            shape += sizes
-        elif kind.is_dynamic_dim(d):
-            shape.append(tensor_dialect.DimOp(tensor, ix.value(d)).result)
-        else:
-            shape.append(kind.shape[d])
-    static = [n if ix.is_static(n) else DYNAMIC for n in shape]
-    dynamic = [n for n in shape if not ix.is_static(n)]
-    wanted = ir.RankedTensorType.get(static, kind.element_type)
-    return tensor_dialect.ExpandShapeOp(wanted, tensor, groups, dynamic, static).result
-
-
-def _collapse(tensor: Any, at: int, size: Index) -> Any:
-    """The dimensions `at` and the next one as one."""
-    kind = ir.RankedTensorType(tensor.type)
-    groups = [[d] for d in range(at)] + [[at, at + 1]] + [[d] for d in range(at + 2, kind.rank)]
-    known = not (kind.is_dynamic_dim(at) or kind.is_dynamic_dim(at + 1))
-    middle = kind.shape[at] * kind.shape[at + 1] if known else DYNAMIC
-    wanted = ir.RankedTensorType.get(
-        [*kind.shape[:at], middle, *kind.shape[at + 2 :]], kind.element_type
-    )
-    made = tensor_dialect.CollapseShapeOp(wanted, tensor, groups).result
-    if known == ix.is_static(size):
-        return made
-    static = size if ix.is_static(size) else DYNAMIC
-    wanted = ir.RankedTensorType.get(
-        [*kind.shape[:at], static, *kind.shape[at + 2 :]], kind.element_type
-    )
-    return cast(made, wanted)

@@ -17,7 +17,8 @@ late matmul in registers is made behind the wait for the matmul that reads these
 The choice `late` says how many matmuls do at most: what a late matmul reads takes registers, and
 larger tiles may be worth more. By the choice `early`, loads of vectors come first of all: behind
 the starts, which wait for tiles and for room at the matrix unit, the arithmetic that reads them
-would wait for memory as well.
+would wait for memory as well. Where programs add a product in memory, orders with that product
+before others and behind them are compared, with what goes through shared memory.
 The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
@@ -255,6 +256,13 @@ def _schedule(
     order = _order(stages, costs, first)
     if order is None:
         return None
+    if any(op.name == ADD_SLICE for op in graph.nodes):
+        other = _order(stages, costs, first, sums=True)
+        through = costs | {op: _through_shared(op, rates) for op in graph.nodes if op not in late}
+        if other and _interval(graph, other, through, rates) < _interval(
+            graph, order, through, rates
+        ):
+            order = other
     carried = [graph.arguments[k] for k in stages.read]
     # of a product that programs add up, the accumulators stand beside those of the next scores
     beside = [op.results[0] for op in late if op.name == WAIT and is_added(op.results[0])]
@@ -289,9 +297,12 @@ def _has_a_place(value: Any, graph: LoopGraph) -> bool:
 # ---- order
 
 
-def _order(stages: Stages, costs: dict[Any, float], first: set[Any]) -> list[Any] | None:
+def _order(
+    stages: Stages, costs: dict[Any, float], first: set[Any], sums: bool = False
+) -> list[Any] | None:
     """The ops of both stages, as one iteration of the steady state runs them, those of `first`
-    as early as can be; None if each waits for another."""
+    as early as can be; None if each waits for another. `sums`: of products that are as near, those
+    that programs add in memory start first, so that this runs beside others."""
     nodes = stages.graph.nodes
     needs = {op: stages.needs(op) for op in nodes}
     length = _lengths(nodes, needs, costs)
@@ -304,7 +315,7 @@ def _order(stages: Stages, costs: dict[Any, float], first: set[Any]) -> list[Any
         ready = [op for op in left if not needs[op] & left.keys()]
         if not ready:
             return None
-        chosen = _next_for_start(left, needs, costs) or ready
+        chosen = _next_for_start(left, needs, costs, sums) or ready
         chosen = [op for op in chosen if op in ready]
         plain = [op for op in chosen if op.name != WAIT]
         free = [op for op in ready if op.name == RELEASE]
@@ -324,11 +335,11 @@ def _is_vector_load(op: Any) -> bool:
 
 
 def _next_for_start(
-    left: dict[Any, None], needs: dict[Any, set[Any]], costs: dict[Any, float]
+    left: dict[Any, None], needs: dict[Any, set[Any]], costs: dict[Any, float], sums: bool
 ) -> list[Any]:
     """What is left of the ops up to the next start that needs no wait, itself included: of several
     the one that is the fewest cycles away."""
-    found: list[tuple[float, list[Any]]] = []
+    found: list[tuple[float, bool, list[Any]]] = []
     for start in left:
         if start.name != START:
             continue
@@ -340,8 +351,9 @@ def _next_for_start(
             waiting += [x for x in left if x in needs[op] and x not in before]
         if not any(op.name == WAIT for op in before):
             cycles = sum(costs[op] for op in before if op != start)
-            found.append((cycles, [op for op in left if op in before]))
-    return min(found, key=lambda pair: pair[0])[1] if found else []
+            added = any(is_added(use.owner.operation.results[0]) for use in start.results[0].uses)
+            found.append((cycles, not (sums and added), [op for op in left if op in before]))
+    return min(found, key=lambda choice: choice[:2])[-1] if found else []
 
 
 def _lengths(
@@ -410,6 +422,15 @@ def _cycles(op: Any, rates: Rates) -> float:
     special = sum(name.startswith("math.") for name in inside)
     points = math.prod(read_generic(op).extents)
     return points * (len(inside) / rates.lanes + special / rates.special)
+
+
+def _through_shared(op: Any, rates: Rates) -> float:
+    """What an op takes, with the writes to shared memory of tiles that groups exchange or add."""
+    if op.name in (ADD_SLICE, "linalg.copy"):
+        tile = op.operands[0]
+        size = element_bytes(element_of(tile))
+        return math.prod(shape_of(tile)) * size / rates.shared
+    return _cycles(op, rates)
 
 
 def _bytes(value: Any) -> int:

@@ -30,6 +30,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.terms import FLOAT8, Term
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects.nests import DYNAMIC
@@ -125,11 +126,19 @@ def shape_of(
 
 
 def factor_size(nests: Sequence[FusedNest]) -> int:
-    """Bytes of an element of a factor. (One of f32 beside one of 16 bits is rounded to these.)"""
-    wide = any(
-        left.dtype == right.dtype == "f32" for _, left, right in contractions(nests)
-    )  # fmt: skip
-    return 4 if wide else ELEMENT
+    """Bytes of an element of a factor: 1 where all are in e4m3, 4 where both of a product are f32.
+    (One of f32 beside one of 16 bits is rounded to these.)"""
+    found = list(contractions(nests))
+    if found and all(_in_bytes(factor) for nest, *_ in found for factor in nest.body.args):
+        return 1
+    return 4 if any(left.dtype == right.dtype == "f32" for _, left, right in found) else ELEMENT
+
+
+def _in_bytes(factor: Term) -> bool:
+    """Whether a factor is read in e4m3, or rounded to it."""
+    while factor.op == "cast" and factor.dtype != FLOAT8:
+        factor = factor.args[0]
+    return bool(factor.dtype == FLOAT8)
 
 
 def _loaded(nests: Sequence[FusedNest], domain: Sequence[int], stream: int) -> tuple[int, int]:

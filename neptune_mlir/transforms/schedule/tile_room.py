@@ -92,8 +92,23 @@ def fitting_sizes(
         here = {**extent, **dict.fromkeys(rows, best[0]), stream: best[1]}
         needed = taken(nests, here, stream)
         if needed.registers <= room.registers and (not room.shared or needed.shared <= room.shared):
+            return best
+    return best[0], asked[1] or _narrowed(nests, extent, rows, stream, best, room)
+
+
+def _narrowed(
+    nests: Sequence[FusedNest], extent: Mapping[int, int], rows: Sequence[int], stream: int,
+    size: tuple[int, int], room: Room,
+) -> int:  # fmt: skip
+    """Fewer points of the stream, until shared memory holds its tiles: products may sum over other
+    axes whole at each of its points. A quarter of the memory is left for what lies between rows."""
+    points = size[1]
+    while points > 1:
+        here = {**extent, **dict.fromkeys(rows, size[0]), stream: points}
+        if 4 * taken(nests, here, stream).shared <= 3 * room.shared or not room.shared:
             break
-    return best
+        points //= 2
+    return points
 
 
 def overfull(

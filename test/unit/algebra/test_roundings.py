@@ -124,6 +124,31 @@ def test_errors_that_stay_are_those_of_other_roundings():
     assert not verdict(60.0, 20.0)
 
 
+def test_errors_of_a_short_range_are_those_of_inputs_further_away():
+    """Exponentials that are denormal are rounded alike in all runs of an input, and no other
+    rounding shows it where the range is that of f64."""
+    ones, off = np.array([[1.0, 0.0, 1.0]] * 3), 2.0**14
+
+    def verdict(fused, beside, with_range=0.0):
+        def made(there, elsewhere):
+            def run(values):
+                at_input = np.array_equal(values[0], ones)
+                return [1 + ULP * off * (there if at_input else elsewhere) * np.ones(3)]
+
+            return run
+
+        wide = made(with_range, with_range)
+        of = Programs(
+            made(fused, 2 * beside), made(1.0, beside), made(0.0, 0.0), ("f32",), ("f32",),
+            ranged=wide, otherwise=lambda n: made(0.0, 0.0),
+        )  # fmt: skip
+        return judge(of, [ones])[0].ok
+
+    assert verdict(9.0, 4.0)
+    assert not verdict(9.0, 1.0)  # it is never as far off
+    assert not verdict(9.0, 4.0, 0.5)  # it does not lack range
+
+
 def test_small_rows_of_16_bit_arguments_hide_nothing():
     """How far a row moves is measured by the last place of the arguments: of f16 that is 2^13 of
     f32's, and errors of a small row were compared with the mean row."""

@@ -12,6 +12,7 @@ from neptune_mlir import ops
 from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.zoo import relative_error
 from support.chips.run_kernels import Specialised
+from support.chips.simt_hopper import HopperBlock
 
 
 @pytest.mark.parametrize(("wrt", "causal", "lengths"), [
@@ -55,8 +56,19 @@ WIDE = "joined:1;rows:128;stream:128;slots:2;resident:0;late:0"  # groups have o
     pytest.param(64, False, WIDE + ";turns:1", (260, 150), marks=pytest.mark.nightly),
     pytest.param(64, True, "joined:1;warp_groups:0", (70, 90), marks=pytest.mark.nightly),
 ])  # fmt: skip
-def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths):
-    """The whole backward pass as one stream: five products, and dQ is added up by programs."""
+def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths, monkeypatch):
+    """The whole backward pass as one stream: five products, and dQ is added up by programs, staged
+    without bank conflicts: half a warp's 8-byte stores go to different pairs of banks."""
+    staged = []
+    store = HopperBlock._llvm_store
+
+    def watched(self, op, operands, mask):
+        if op.attributes["alignment"] == 8 and op.operands[1].shared:
+            halves = (operands[1] // 8 % 16).reshape(-1, 16)[mask.reshape(-1, 16).all(axis=1)]
+            staged.extend(len({*half}) for half in halves)
+        store(self, op, operands, mask)
+
+    monkeypatch.setattr(HopperBlock, "_llvm_store", watched)
     rows, keys = lengths
     program = ops.attention(head_dim=head_dim, dtype="f16", causal=causal, align="start")
     forward, backward = neptune.vjp(program)
@@ -73,6 +85,7 @@ def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths):
     assert ("cp.reduce.async.bulk" in text) == by_engine
     assert ("red.global.add.v2" in text) != by_engine
     found = kernel(*arrays)
+    assert bool(staged) == by_engine and {*staged} <= {16}
     wanted = backward.reference(*(x.astype(float) for x in arrays))
     for f, w in zip(found, wanted, strict=True):
         assert relative_error(f, w) < 2e-3

@@ -19,7 +19,7 @@ from support import kept_code
 
 ROWS = (1, 16, 100, 1000)
 # on both sides of each limit between tiles, with rows of whole chunks and others
-COLS = sorted({n + d for n in (256, 384, 512, 768, 1024, 2048, 3072, 4096, 8192, 16384, 1 << 17)
+COLS = sorted({n + d for n in (256, 384, 512, 768, 1024, 2048, 3072, 4096, 8192, 16384, 1 << 15)
                for d in (-16, -1, 1, 16)})  # fmt: skip
 KERNEL = re.compile(r"define ptx_kernel void @(\w+)")
 

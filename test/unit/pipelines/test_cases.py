@@ -205,3 +205,12 @@ def test_chunks_of_what_a_window_leaves(window, chunks):
     knobs = "warp_groups:1;rows:128;chunks:0;programs:132;each:1;columns:32"
     module, _ = compiler.lower_text(program.to_mlir(), "x", "sm_90a", "private", "fused", knobs)
     assert re.findall(r"chunks = (\d+)", str(module)) == [str(chunks)]
+
+
+def test_a_stream_in_chunks_is_found_behind_a_reduction_in_chunks():
+    """The scores' sum is cut and joined first (`f_2`); the condition of an image asks for the
+    programs of the stream (`f_3`), or it takes calls that are not its own."""
+    names = ("f_0", "f_1", "f_2_few", "f_2_some", "f_2", "f_3", "f_4_few", "f_4_some", "f_4")
+    plan = replace(PLAN, launches=tuple(Launch(name, (4, 9), ()) for name in names))
+    assert cases._in_parts(plan).kernel == "f_3"
+    assert cases._in_parts(replace(plan, launches=plan.launches[:5])).kernel == "f_1"

@@ -100,11 +100,63 @@ def test_exponents_have_units_of_their_own():
     assert np.abs(found / (36 * 49.8062 * np.exp(-49.8062)) - 1).max() < 1e-3
 
 
+def test_sums_before_softmax_divides_them_stay_in_range():
+    """37 squares of 1.15e37 overflow, 29 of them do not, nor do they where weights sum to 1."""
+    import neptune_mlir as neptune
+
+    p, i, j, read = rows()
+    x, y = (N.cast(read(n, "bf16"), "f32") for n in "xy")
+    s = x / (N.max(abs(x), j) + 1e-6) * 1e20
+    e, t = N.exp(s - N.max(s, j)), x * 1e-20
+    w = e / N.sum(e, j)
+    p.output(N.max(abs(y - N.sum(w * (t * y), j) / (N.sum(w * (t * t), j) + 1e-6) * t), j), i)
+    y = np.where(np.arange(37) % 2, 0x3F80, 0xBF00) * np.ones((5, 1))  # 1 and -0.5 in bf16
+    found = neptune.compile(p)(np.full((5, 37), 0xFF7F, np.uint16), y.astype(np.uint16))
+    assert np.abs(found - 28.5 / 37).max() < 1e-3
+
+
+def weighted_norm():
+    """Squares of x 1e20 overflow before softmax divides them, the program's own in some rows."""
+    p, i, j, read = rows()
+    x, r, v = read("x"), p.input("r", i)[i], p.input("v", j)[j]
+    e, t = N.exp(x * r - N.max(x * r, j)), x * 1e20
+    rate = N.rsqrt(N.sum(e / N.sum(e, j) * (t * t), j) + 1e-6)
+    p.output(N.sum(t * rate * v, j), i)
+    return p
+
+
+def test_rows_that_are_lost_hide_no_other_rows():
+    """With one row of which the unfused program makes 0, no row had a bound."""
+    import neptune_mlir as neptune
+
+    g = np.random.default_rng(0)
+    x = np.exp(g.standard_normal((5, 37), np.float32)) / 61
+    r, v = g.random(5, np.float32), np.ones(37, np.float32)
+    found = neptune.compile(weighted_norm())(x, r, v)
+    assert (found > 1).all()
+
+
+def test_padding_adds_nothing_to_a_sum_of_what_is_infinite():
+    """(x + r) of an r of -inf: 0 times that is a NaN where the row has ended."""
+    import neptune_mlir as neptune
+    from support.small_tiles import tiny
+
+    p, i, j, read = rows()
+    x, r = (N.cast(a, "f32") for a in (read("x", "bf16"), p.input("r", i, dtype="bf16")[i]))
+    e = N.exp(x * 0.125 - N.maximum(N.max(x * 0.125, j), r))
+    p.output(N.sum(e * (x + r), j) / N.sum(e, j), i)
+    r = np.array([0xFF80, 0, 0x3F80, 0, 0xFF80], np.uint16)  # -inf, 0, 1
+    with tiny():
+        found = neptune.compile(p)(np.zeros((5, 37), np.uint16), r)
+    assert [*found] == [-np.inf, 0.0, 1.0, 0.0, -np.inf]
+
+
 @pytest.mark.parametrize(
     ("build", "lost"),
     [
         (residual_spread, "nan|ulps"), (masked_spread, "nan|ulps"),
         (partial(with_more, residual_spread, 12), "nan|ulps"), (scaled_squares, "nan"),
+        (weighted_norm, "ulps"),
     ],
 )
 def test_what_the_results_do_not_bear_is_not_fused(build, lost):

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products that sum over several axes, whose tiles at 16 points of one exceed shared memory."""
+
+import neptune_mlir
+from neptune_mlir.targets.nvidia import nvidia
+
+PROGRAM = """
+#x = affine_map<(i, j, k, l, m) -> (i, k, l, m)>
+#w = affine_map<(i, j, k, l, m) -> (j, k, l, m)>
+#y = affine_map<(i, j, k, l, m) -> (i, j)>
+#z = affine_map<(i, j) -> (i, j)>
+func.func @classes(%x: tensor<4x16x5x5xf32>, %w: tensor<{n}x16x5x5xf32>) -> tensor<4x{n}xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x{n}xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x{n}xf32>) -> tensor<4x{n}xf32>
+  %y = linalg.generic {{
+      indexing_maps = [#x, #w, #y],
+      iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction"]}}
+      ins(%x, %w : tensor<4x16x5x5xf32>, tensor<{n}x16x5x5xf32>)
+      outs(%f : tensor<4x{n}xf32>) {{
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %q = arith.mulf %a, %b : f32
+    %r = arith.addf %acc, %q : f32
+    linalg.yield %r : f32
+  }} -> tensor<4x{n}xf32>
+  %z = linalg.generic {{indexing_maps = [#z, #z], iterator_types = ["parallel", "parallel"]}}
+      ins(%y : tensor<4x{n}xf32>) outs(%e : tensor<4x{n}xf32>) {{
+  ^bb0(%a: f32, %o: f32):
+    %r = arith.maximumf %a, %zero : f32
+    linalg.yield %r : f32
+  }} -> tensor<4x{n}xf32>
+  return %z : tensor<4x{n}xf32>
+}}
+"""
+
+
+def test_tiles_fit():
+    bundle = neptune_mlir.compile(PROGRAM.format(n=120), target="sm_90a").bundle
+    images = bundle.facts["images"]
+    most = max(k["shared"] for image in images for k in image["kernels"].values())
+    assert most <= nvidia("sm_90a").shared_block
