@@ -17,7 +17,7 @@ import numpy as np
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.numerics.accuracy import LARGEST, rounded
-from neptune_mlir.algebra.numerics.kept import Kept, operated, read_plainly, with_digits
+from neptune_mlir.algebra.numerics.kept import Kept, operated, read_at, read_plainly, with_digits
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
 Array = np.ndarray
@@ -107,7 +107,8 @@ def _value(
         data, plain = domain.data[n.attr], domain.batched
         value = read_plainly(n, data, domain.extents, axis, lo, hi) if plain else None
         if value is None:
-            value = _read(domain, n.attr, args, any(reads(i) for i in n.args))
+            clipped = any(reads(i) for i in n.args)
+            value = read_at(np.asarray(data), args, clipped, domain.batched, domain.unit)
         value = value.astype(kind, copy=False)
     elif n.op == "ref":
         value = refs[n.attr]
@@ -121,20 +122,6 @@ def _value(
         value = operated(n, args, domain.kept is not None)
     value = value if value.dtype == kind else value.astype(kind)
     return with_digits(value, domain.digits) if domain.digits and is_float(n.dtype) else value
-
-
-def _read(domain: Domain, key: Any, places: list[Array], clipped: bool) -> Array:
-    """`clipped`: positions are data, and those outside are the nearest inside."""
-    array = np.asarray(domain.data[key])
-    if clipped:
-        shape = array.shape[domain.lead :]
-        places = [np.clip(p, 0, n - 1) for p, n in zip(places, shape, strict=True)]
-    if not domain.batched:
-        return array[tuple(places)] if places else array.reshape(domain.unit)
-    if not places:
-        return array.reshape(array.shape[:1] + domain.unit[1:])
-    index: Any = (slice(None), *(p[0] for p in places))
-    return array[index]
 
 
 def fold(

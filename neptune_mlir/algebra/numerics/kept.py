@@ -98,3 +98,19 @@ def read_plainly(
     spread = (slice(None) if k in loops else None for k in range(len(of)))
     spread_out: Any = (slice(None), *spread)
     return found[spread_out]
+
+
+def read_at(
+    array: Array, places: Sequence[Array], clipped: bool, batched: bool, unit: tuple[int, ...]
+) -> Array:  # fmt: skip
+    """A read at any positions. `clipped`: they are data, and those outside are the nearest inside;
+    `unit`: the shape of a value that varies along no axis."""
+    if clipped:
+        shape = array.shape[int(batched) :]
+        places = [np.clip(p, 0, n - 1) for p, n in zip(places, shape, strict=True)]
+    if not batched:
+        return array[tuple(places)] if places else array.reshape(unit)
+    if not places:
+        return array.reshape(array.shape[:1] + unit[1:])
+    index: Any = (slice(None), *(p[0] for p in places))
+    return array[index]
