@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial, reduce
+from functools import reduce
 
 from neptune_mlir.algebra import proof
 from neptune_mlir.algebra.chain import Chain, Correction
@@ -131,26 +131,28 @@ def _minus(a: Term, anchor: Anchor) -> Term:
 
 
 def moments(
-    chain: Chain, name: str, weight: Poly, keep: Mono,
-    differences: tuple[tuple[Term, int], ...], dtype: str,
-) -> Term:  # fmt: skip
+    chain: Chain,
+    name: str,
+    weight: Poly,
+    keep: Mono,
+    differences: tuple[tuple[Term, int], ...],
+    dtype: str,
+) -> Term:
     """Σ w·(g - t k)^p as the top of a family of moments, closed under t -> t'."""
     if sum(power for _, power in differences) > 1:
         for difference, _ in differences:
             chain.require_near(difference)
     terms = [_anchored(chain, t, p, weight, dtype) for t, p in differences]
-    squares = not keep and chain.facts.sign(to_term(weight, dtype)) == 1
     names = _family(chain, name, {mono_mul(m, keep): c for m, c in weight.items()}, keep, terms,
-                    dtype, squares)  # fmt: skip
+                    dtype)  # fmt: skip
     top = tuple((d.top, *(0 for _ in d.factors)) for d in terms)
     if all(a.gap is None for d in terms for a in d.anchors):
         return acc(names[top], dtype)
-    return _expanded(top, names, terms, True, dtype, squares)
+    return _expanded(top, names, terms, True, dtype)
 
 
 def _family(
-    chain: Chain, name: str, weight: Poly, keep: Mono, terms: list[Difference], dtype: str,
-    squares: bool = False,
+    chain: Chain, name: str, weight: Poly, keep: Mono, terms: list[Difference], dtype: str
 ) -> dict[tuple[Powers, ...], str]:
     """Emit the moments of a product of differences, and all that a move makes of it. Factors are
     multiplied in the order of the program: w (d d) keeps digits of small w and d that (w d) d loses
@@ -184,7 +186,7 @@ def _family(
             continue
         label = chain.find("add", body) or chain.fresh(label)
         names[v], bodies[label] = label, body
-        h = _expanded(v, names, terms, False, dtype, squares)
+        h = _expanded(v, names, terms, False, dtype)
         hs[label] = h = h if scale is None else _rescaled(h, acc(label, dtype), scale)
         if any(r.name == label for r in chain.running):
             continue
@@ -195,7 +197,8 @@ def _family(
     return names
 
 
-_product, _total = partial(make, "mul"), partial(make, "add")
+def _product(a: Term, b: Term) -> Term:
+    return make("mul", a, b)
 
 
 def _differences_first(chain: Chain) -> bool:
@@ -225,14 +228,13 @@ def _weighted(weight: Term, value: Term) -> Term:
 
 
 def _expanded(
-    v: tuple[Powers, ...], names: dict[tuple[Powers, ...], str], terms: list[Difference],
-    gaps: bool, dtype: str, squares: bool,
-) -> Term:  # fmt: skip
-    """What the moment v is under the new anchors, or (`gaps`) about the references.
-
-    A sum of `squares` that overflows stays infinite: about their mean, some of the data have no
-    more than all have. Pieces of odd powers, infinite too, would make a NaN of it.
-    """
+    v: tuple[Powers, ...],
+    names: dict[tuple[Powers, ...], str],
+    terms: list[Difference],
+    gaps: bool,
+    dtype: str,
+) -> Term:
+    """What the moment v is under the new anchors, or (`gaps`) about the references."""
     pieces = []
     for parts in itertools.product(
         *(d.expansion(powers, gaps) for d, powers in zip(terms, v, strict=True))
@@ -240,20 +242,18 @@ def _expanded(
         member = tuple(part[2] for part in parts)
         shifts = [shift for part in parts for shift in part[1]]
         pieces.append((member, math.prod(part[0] for part in parts), shifts))
-    summands, even = list[Term](), list[Term]()
+    total: Term | None = None
     for member, times, shifts in sorted(
         pieces, key=lambda p: (-sum(powers[0] for powers in p[0]), p[0])
     ):
-        piece = reduce(_product, shifts, acc(names[member], dtype))
-        summands.append(piece if times == 1 else _product(piece, const(float(times), dtype)))
-        if not any(p % 2 for p in (*itertools.chain(*member), *map(shifts.count, shifts))):
-            even.append(summands[-1])
-    total = reduce(_total, summands)
-    odd = any(p % 2 for p in itertools.chain(*v)) or len(even) in (0, len(summands))
-    if odd or not squares:
-        return total
-    size = reduce(_total, even)
-    return make("select", make("eq", size, const(math.inf, dtype)), size, total)
+        piece = acc(names[member], dtype)
+        for shift in shifts:
+            piece = make("mul", piece, shift)
+        if times != 1:
+            piece = make("mul", piece, const(float(times), dtype))
+        total = piece if total is None else make("add", total, piece)
+    assert total is not None
+    return total
 
 
 def _anchored(chain: Chain, difference: Term, top: int, outer: Poly, dtype: str) -> Difference:
