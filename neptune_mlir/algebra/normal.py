@@ -49,6 +49,7 @@ from neptune_mlir.algebra.terms import COMPARISONS, Term, const, is_float, make,
 # Operators that `spelled` normal forms still look into.
 _STRUCTURE = frozenset({"ref", "mul", "div", "neg", "cast", "exp", "exp2", "const"})
 _LINEAR = _STRUCTURE | {"add", "sub"}
+MAX_POWER = 8  # a sum is multiplied out up to this power, and is an atom beyond it
 
 
 class Normaliser:
@@ -194,7 +195,8 @@ class Normaliser:
         """Multiply out atoms that stand for sums and came back with whole positive powers."""
         for t, e in m:
             inner = t.args[0] if t.op == "abs" and e.numerator % 2 == 0 else t
-            if (is_sum(t) or inner is not t) and e > 0 and e.denominator == 1:
+            whole = e > 0 and e.denominator == 1
+            if whole and (inner is not t or (is_sum(t) and e <= MAX_POWER)):
                 rest = {tuple(f for f in m if f[0] is not t): c}
                 return self.mul(rest, self.power(self.poly(inner), e))
         return {m: c}
@@ -202,7 +204,7 @@ class Normaliser:
     def power(self, a: Poly, e: Fraction) -> Poly:
         if e == 1:
             return a
-        if e.denominator == 1 and 0 <= e <= 8 and (len(a) > 1 or not a):
+        if e.denominator == 1 and 0 <= e <= MAX_POWER and (len(a) > 1 or not a):
             return reduce(self.mul, [a] * int(e), constant(1))
         if len(a) == 1:
             ((m, c),) = a.items()

@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from neptune_mlir.algebra import smtlib
-from neptune_mlir.algebra.facts import evaluate_scalar
+from neptune_mlir.algebra.facts import Facts, evaluate_scalar
+from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.proof import REFUTED
 from neptune_mlir.algebra.solver import acc, new, old, prove, solve_chain
-from neptune_mlir.algebra.terms import const, make, ref
+from neptune_mlir.algebra.terms import const, make, ref, sym
 from support.chains import AXIS, ZOO
 
 
@@ -47,6 +48,16 @@ def test_hypotheses_and_axioms_do_not_contradict_each_other():
                 solver.set("timeout", 200)
                 solver.from_string("\n".join(kept))
                 assert solver.check() != z3.unsat, script
+
+
+def test_high_powers_of_sums_are_atoms():
+    """Power 9 of a sum is not multiplied out, and so must not be tried without an end."""
+    total = make("add", sym("a"), sym("b"))
+    for power in (2, 8, 9, 12):
+        raised = make("pow", total, const(float(power)))
+        normal = Normaliser(Facts(frozenset()))
+        assert normal.equal(make("mul", sym("a"), raised), make("mul", raised, sym("a")))
+        assert not normal.equal(make("mul", sym("a"), raised), make("mul", sym("b"), raised))
 
 
 def m_moved():
