@@ -93,19 +93,20 @@ def fitting_sizes(
         needed = taken(nests, here, stream)
         if needed.registers <= room.registers and (not room.shared or needed.shared <= room.shared):
             return best
-    return best[0], asked[1] or _narrowed(nests, extent, rows, stream, best, room)
+    return best[0], asked[1] or _narrowed(nests, here, stream, room)
 
 
 def _narrowed(
-    nests: Sequence[FusedNest], extent: Mapping[int, int], rows: Sequence[int], stream: int,
-    size: tuple[int, int], room: Room,
-) -> int:  # fmt: skip
-    """Fewer points of the stream, until shared memory holds its tiles: products may sum over other
-    axes whole at each of its points. A quarter of the memory is left for what lies between rows."""
-    points = size[1]
-    while points > 1:
-        here = {**extent, **dict.fromkeys(rows, size[0]), stream: points}
-        if 4 * taken(nests, here, stream).shared <= 3 * room.shared or not room.shared:
+    nests: Sequence[FusedNest], extent: Mapping[int, int], stream: int, room: Room
+) -> int:
+    """Fewer points of the stream where products sum over other axes beside it, and have all of
+    them at each point. A quarter of shared memory is left for what lies between rows.
+    """
+    points, products = extent[stream], (nest for nest, *_ in contractions(nests))
+    if not any(stream in n.reduced_axes and len(n.reduced_axes) > 1 for n in products):
+        return points
+    while points > 1 and room.shared:
+        if 4 * taken(nests, {**extent, stream: points}, stream).shared <= 3 * room.shared:
             break
         points //= 2
     return points
