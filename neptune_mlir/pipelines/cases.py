@@ -57,9 +57,9 @@ ALIGNED = "aligned:1"
 PLAIN_TILES = "cut:0"  # of rows, wherever parts of these begin
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
 NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
-# Rows without products are cut from LONG_ROW elements on, where they are no more than a quarter of
+# Rows without products are cut from LONG_ROW elements on, where they are no more than half of
 # the multiprocessors: a program for each would leave the rest idle for 7 microseconds and more.
-LONG_ROW, FEW_PROGRAMS = 1 << 15, 4
+LONG_ROW, FEW_PROGRAMS = 1 << 15, 2
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
 

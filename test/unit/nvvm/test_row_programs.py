@@ -103,7 +103,7 @@ def test_which_calls_have_few_and_long_rows():
     raised = RaisedProgram(program.to_mlir(), "softmax")
     cases = [case for case, _ in raised.variants(found[""], "", "sm_90a") if case.exact]
     assert [case.knob for case in cases] == [CUT]
-    for shape, taken in (((1, 10**6), True), ((33, 1 << 15), True), ((34, 1 << 15), False),
+    for shape, taken in (((1, 10**6), True), ((66, 1 << 15), True), ((67, 1 << 15), False),
                          ((1, (1 << 15) - 1), False)):  # fmt: skip
         assert bool(evaluate(cases[0].condition, [shape], [], MULTIPROCESSORS)) == taken
     assert CUT in lowered("layer_norm", dtype="bf16")[1]
