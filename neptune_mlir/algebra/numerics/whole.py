@@ -330,7 +330,8 @@ class _Trial:
         return Programs(
             fused, ways[0], self._exact, tuple(d for _, d in inputs.values()),
             tuple(results.values()), places, _prepare, ways.__getitem__,
-            self._ranged, RUNS, MARGIN, True, tuple(rounded.get(k, d) for k, d in results.items()),
+            self._ranged, RUNS, MARGIN, apart=True,
+            rounded=tuple(rounded.get(k, d) for k, d in results.items()),
         )  # fmt: skip
 
     def cases(self, seed: int, only: Collection[str] | None = None) -> list[hostile.HostileCall]:

@@ -180,18 +180,11 @@ def _view(program: NestProgram, nest: Nest, key: str, dim: int, split: _Split) -
     """The tensor `key` with two dimensions for one: what others see of it already, so that loops
     are shared, or another view."""
     tensor = program.values[key]
-    before = {op.operation for op in _until(program, nest)}
     for use in tensor.uses:
         op = use.owner.operation
-        if op in before and op.name == _EXPAND:
+        if op.name == _EXPAND and op.is_before_in_block(nest.op.operation):
             seen = program.values.key(op.results[0])
             if _as_two(program, seen, split.inner) == (key, dim):
                 return seen
     sizes = [nest.domain[split.loop] // split.inner, split.inner]
     return program.values.key(expanded(tensor, dim, sizes), "groups")
-
-
-def _until(program: NestProgram, nest: Nest) -> list[Any]:
-    ops = list(program.block.operations)
-    place = next(k for k, op in enumerate(ops) if op.operation == nest.op.operation)
-    return ops[:place]
