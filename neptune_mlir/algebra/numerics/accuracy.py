@@ -33,10 +33,12 @@ Both are measured against the program in float64. The rule, for every result:
   a small one, and the cancellation in one element of a product decides nothing.
 * Rounding is luck, most of all in results of few elements. What exceeds the bound is run again
   on inputs that differ in the last place, and the bound holds for the root mean square over these,
-  which is known the better the more there are: what is close to the bound is run more often.
+  which is known the better the more there are: what is close to the bound is run more often, and
+  so is what few runs are far over it in (the rest of them are within it).
 * A row that a change in the last place of the inputs moves by a quarter of its size or more has
   no digits to lose: errors up to that movement are accepted, and up to twice what the program as
-  written makes of it with other roundings (below).
+  written makes of it with other roundings (below). So are the latter where most of these
+  roundings make another row of it (the variance of equal numbers that no f32 is).
 * A row that is 0 because its inputs are equal (a variance), or no more than the rounding of that,
   may be off by what a last place of each of them would make of it. The last place of a 0 that an
   exponent is made of is that of the largest number beside it.
@@ -68,7 +70,9 @@ Both are measured against the program in float64. The rule, for every result:
   float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
   last place (up to 4 times).
   With some of ROUNDINGS other roundings (below) the program as written has at least half of the
-  error of the fused one on the input itself. A row that is 0 because its inputs are equal may be
+  error of the fused one on the input itself, or it has on inputs that a last place moves alike:
+  means of 16 zeros and ones are exact, and that is luck. A row that is 0 because its inputs are
+  equal may be
   off by what the unfused program makes of other numbers that are.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
@@ -113,6 +117,7 @@ OFF = 2.0**-6  # of the size of a row, at most: GARBAGE, where more range gives 
 DIGITS_OF_F32 = 24  # in bits
 LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
 SMALL_PRODUCTS = 0.25  # of the error of an unfused program: less with more range, and range is why
+SELDOM = 16  # an error in one of so many runs is rare
 ALIKE = 4.0  # times as sensitive: inputs further away that are more so, or less, are others
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
@@ -545,7 +550,9 @@ class Comparison:
         off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
         if turned is not None:  # rows that are noise: as much as another rounding makes of them
             own = norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
-            noise = (self._movement() >= NO_DIGITS * own) & (off <= TIMES * most + slack)
+            made = np.median(np.asarray(turned._unfused), axis=0)
+            noise = (self._movement() >= NO_DIGITS * own) | (made >= own)
+            noise &= off <= TIMES * most + slack
             if not (over & ~noise).any():
                 return 0.0
             over &= ~noise
@@ -554,7 +561,8 @@ class Comparison:
         size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
         here, there = near._slope(), away._slope()
         alike = away._movement() <= NO_DIGITS * size
-        alike &= (here <= ALIKE * there) & (there <= ALIKE * here)
+        still = away._movement() <= NO_DIGITS * EPSILON[self.dtype] * size  # noise of float64
+        alike &= still | ((here <= ALIKE * there) & (there <= ALIKE * here))
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)
         bound = np.maximum(away.bound, np.where(times > TIMES, times * unfused, 0.0))
@@ -563,13 +571,24 @@ class Comparison:
             alike |= zeros
             bound = np.where(zeros, TIMES * unfused, bound)
             times = np.where(zeros, TIMES, times)
-        if not (alike & (off <= times * most + slack))[over].all():
+        beside = norm(np.asarray(near._unfused), 0) / np.sqrt(near.runs)
+        alike &= off <= np.maximum(times * most, TIMES * beside) + slack
+        if not alike[over].all():
             return None
         return float(np.max(fused[over] / np.maximum(bound[over], SMALLEST["f64"])))
 
     @property
     def ok(self) -> bool:
         return self.excess <= self.within
+
+    @property
+    def seldom(self) -> bool:
+        """Whether few runs make the error: without a part of them, the worst, the bound holds."""
+        if self.strangers or self.dtype not in EPSILON or self.runs < SELDOM:
+            return False
+        errors = np.sort(self._in_ulps(self._fused), axis=0)[: self.runs - self.runs // SELDOM]
+        by_row = np.where(self._without_digits(), 0.0, norm(errors, 0) / np.sqrt(len(errors)))
+        return bool(by_row.max(initial=0.0) <= self.within * self.bound)
 
     @property
     def verdict(self) -> str:

@@ -259,7 +259,8 @@ def _judged(
     for runs in (AGAIN, *CLOSE):
         first = found[0].runs
         close = first == 1 or any(
-            programs.within < c.excess <= CLOSE[runs] * programs.within for c in found
+            programs.within < c.excess and (c.excess <= CLOSE[runs] * programs.within or c.seldom)
+            for c in found
         )
         if not close or runs > programs.most:
             break
