@@ -15,9 +15,14 @@ from neptune_mlir.algebra.numerics.accuracy import (
     rounded,
 )
 from neptune_mlir.algebra.numerics.judge import AGAIN, Programs, judge
-from neptune_mlir.algebra.numerics.moves import jittered, moved_alike, wiggled
+from neptune_mlir.algebra.numerics.moves import alike, jitter, moved_together, wiggle
 
 NAN, INF = np.nan, np.inf
+
+
+def moved(move, generator):
+    """Values that moved once."""
+    return moved_together([move], generator, 1)[0][0]
 
 
 def compared(fused, unfused, exact, dtype="f32"):
@@ -216,9 +221,9 @@ def test_inputs_further_away_are_like_the_input():
 def test_zeros_ones_and_masks_move_alike():
     """Nothing else moves roundings of what is made of them."""
     x = np.array([[0.0, 1.0, -1e9, 1.0, -INF, 0.75]])
-    moved = moved_alike(x, "f32", np.random.default_rng(0), 2.0**-10)
-    assert moved[0, 0] == 0 and moved[0, 4] == -INF and moved[0, 1] == moved[0, 3] != 1
-    assert 0 < abs(moved[0, 2] / -1e9 - 1) < 2.0**-10
+    there = moved(alike(x, "f32", 2.0**-10), np.random.default_rng(0))
+    assert there[0, 0] == 0 and there[0, 4] == -INF and there[0, 1] == there[0, 3] != 1
+    assert 0 < abs(there[0, 2] / -1e9 - 1) < 2.0**-10
 
     def third(times, by):
         def run(x):
@@ -338,12 +343,12 @@ def test_rounding():
 def test_jitter_moves_data_by_an_ulp_and_leaves_constants():
     generator = np.random.default_rng(0)
     values = np.array([0.5, 0.0, 1.0, 1.0, 0.0, -1e9, -1e9, INF, NAN, 123456.0])
-    moved = {tuple(np.nan_to_num(jittered(values, "f32", generator))) for _ in range(50)}
-    columns = [set(column) for column in zip(*moved, strict=True)]
+    many = moved_together([jitter(values, "f32")], generator, 50)
+    columns = [set(column) for column in np.nan_to_num([x for (x,) in many]).T]
     assert [len(c) > 1 for c in columns] == [True] + [False] * 8 + [True]
     assert max(columns[0]) - 0.5 <= EPSILON["f32"]
-    np.testing.assert_array_equal(jittered(np.array([1, 2]), "i64", generator), [1, 2])
-    nearly = wiggled(values, "f32", generator)
+    np.testing.assert_array_equal(moved(jitter(np.array([1, 2]), "i64"), generator), [1, 2])
+    nearly = moved(wiggle(values, "f32"), generator)
     assert 0 < abs(nearly[0] - 0.5) < 1e-14 and nearly[5] == nearly[6] != -1e9
 
 
@@ -369,8 +374,9 @@ def test_jitter_moves_large_whole_numbers_where_they_are_data():
     run = lambda values: []  # noqa: E731
     of = Programs(run, run, run, ("f16", "f16"), (), frozenset({0}))
     values = np.array([1e4, 1e4, 1.0, 1.0])
-    moved = [of.jittered([values, values], np.random.default_rng(k)) for k in range(9)]
-    masks, data = (np.unique([m[k] for m in moved], axis=0) for k in range(2))
+    both = of.jitter([values, values])
+    times = [moved_together(both, np.random.default_rng(k), 1)[0] for k in range(9)]
+    masks, data = (np.unique([m[k] for m in times], axis=0) for k in range(2))
     assert len(masks) == 1 and len(data) > 1 and (data[:, 2:] == 1).all()
 
 
