@@ -353,7 +353,8 @@ def _judged(
     for runs in (AGAIN, *CLOSE):
         first = found[0].runs
         close = first == 1 or any(
-            programs.within < c.excess and (c.excess <= CLOSE[runs] * programs.within or c.seldom)
+            programs.within < c.excess <= CLOSE[runs] * programs.within
+            or (programs.within < c.excess < np.inf and c.seldom)
             for c in found
         )
         if not close or runs > programs.most:
