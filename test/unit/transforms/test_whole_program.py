@@ -292,6 +292,25 @@ def test_sums_that_cancel_are_found():
     assert "'total'" in wrong_values(program, written, program, expanded)
 
 
+def test_terms_that_cancel_in_each_element_are_tried():
+    """(x c + r) v as c x v and r v is off by parts of these, and what it is divided by is not. By
+    chance r is near -x c in one row of hundreds."""
+    at, row = (T.index(0), T.index(1)), (T.index(0),)
+    r = T.read("r", *row)
+    size = sum_of(T.make("abs", T.read("x", *at)), "size")
+    scaled = T.make("div", T.read("x", *at), T.read("size", *row))
+    total = sum_of(T.make("mul", T.make("add", scaled, r), T.read("v", T.index(1))))
+    inputs = {"x": ((4, 24), "f32"), "r": ((4,), "f32"), "v": ((24,), "f32")}
+    program = WholeProgram(inputs, {}, {"total": "f32"}, frozenset())
+    cases = whole._Trial(program, [size, total], program, [size, total]).cases(11)
+    found = {c.name: c.arguments for c in cases if c.name.startswith("r: cancels; ")}
+    assert len(found) == len(whole.CANCELLING)
+    for name in ("mean 1e+02", "moves down at once (columns)"):
+        x, r, _ = found[f"r: cancels; all floats: {name}"]
+        left = np.abs(np.median(x / np.abs(x).sum(1, keepdims=True), axis=1) / r + 1)
+        assert (left > 2.0**-7).all() and (left < 0.5).all()
+
+
 def test_results_have_their_dimensions_in_order():
     at = T.index(1), T.index(0)
     step = NestStep("y", None, T.read("x", *at), (3, 4), (0, 1))
