@@ -134,8 +134,8 @@ def rounded(values: Any, dtype: str) -> Array:
             narrow = np.float16 if dtype == "f16" else np.float32
             return np.asarray(np.asarray(values, np.float64).astype(narrow), np.float64)
         bits = np.atleast_1d(np.asarray(values, np.float32)).view(np.uint32)
-        even = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16
-        found = even.astype(np.uint32).view(np.float32).astype(np.float64)
+        even = bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))  # (wraps around for NaNs alone)
+        found = (even & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
         found = found.reshape(np.shape(values))
         return np.where(np.isnan(values), np.nan, found)
 
