@@ -29,8 +29,9 @@ Both are measured against the program in float64. The rule, for every result:
   program rounds it to on the way: which way a number falls there is luck, which a last place of
   the inputs does not move. The error of a row (the last dimension; each element
   of a vector is a row) is the norm of the difference over the norm of the row, in ulps of the
-  result's type; that of a result is its worst row's. So a row of large numbers hides no error of
-  a small one, and the cancellation in one element of a product decides nothing.
+  result's type; that of a result is its worst row's. A row of which the unfused program loses an
+  eighth is compared with itself alone, and is no bound for others. So a row of large numbers hides
+  no error of a small one, and the cancellation in one element of a product decides nothing.
 * Rounding is luck, most of all in results of few elements. What exceeds the bound is run again
   on inputs that differ in the last place, and the bound holds for the root mean square over these,
   which is known the better the more there are: what is close to the bound is run more often.
@@ -224,7 +225,6 @@ class Comparison:
     together: bool = False  # rows near the ends of the range are not compared
     beyond: bool = False  # the product of the arguments is past them: nothing is
     within: float = 1.0  # what part of the bound is asked for
-    apart: bool = False  # rows that the unfused program loses are compared with themselves alone
     step: float = 0.0  # the part of themselves by which the arguments of further runs move
     beside: float | None = None  # the excess on inputs further away, where that decides
     runs: int = 0
@@ -426,10 +426,6 @@ class Comparison:
         apart = np.abs(np.where(both, fused - unfused, 0.0))
         self.difference = max(self.difference, float(apart.max(initial=0.0)))
 
-    def _ulps(self, errors: Sequence[Array]) -> float:
-        """The worst row's error in ulps, its root mean square over the runs."""
-        return float(self._by_row(errors).max(initial=0.0))
-
     def _by_row(self, errors: Sequence[Array]) -> Array:
         if not errors:
             return np.zeros(0)
@@ -498,22 +494,36 @@ class Comparison:
 
     @property
     def fused(self) -> float:
-        """The error of the fused program in ulps."""
-        return self._ulps(self._fused)
+        """The error of the fused program in ulps, in the row that is nearest to its bound."""
+        return self._of_worst(self._by_row(self._fused))
 
     @property
     def unfused(self) -> float:
-        return self._ulps(self._unfused)
+        """What that error is compared with: the program as written has it there, or in another
+        row."""
+        return self._of_worst(self._bases())
 
     @property
     def bound(self) -> float:
         """What the error of the fused program may be, in ulps."""
         return self.bound_of(self.unfused)
 
-    def bound_of(self, unfused: float) -> float:
+    def bound_of(self, unfused: Any) -> Any:
         if self.slack is not None:
             return TIMES * unfused + self.slack
-        return float(bound(unfused, self.dtype)) if self.dtype in SLACK else TIMES * unfused
+        return bound(unfused, self.dtype) if self.dtype in SLACK else TIMES * unfused
+
+    def _bases(self) -> Array:
+        by_row = self._by_row(self._unfused)
+        return bases(by_row, self.dtype) if self.dtype in EPSILON else by_row
+
+    def _over_bounds(self) -> Array:
+        """The error of each row that counts, over its bound."""
+        by_row, limit = self._judged_rows(), self.bound_of(self._bases())
+        return np.asarray(np.divide(by_row, limit, out=np.zeros_like(by_row), where=by_row != 0))
+
+    def _of_worst(self, by_row: Array) -> float:
+        return float(by_row[np.argmax(self._over_bounds())]) if by_row.size else 0.0
 
     @property
     def excess(self) -> float:
@@ -523,13 +533,7 @@ class Comparison:
             return float(np.inf)
         if self.beside is not None:
             return self.beside
-        by_row = self._judged_rows()
-        if self.apart and self.dtype in EPSILON and by_row.size:
-            base = bases(self._by_row(self._unfused), self.dtype)
-            slack = self.bound_of(0.0)
-            return float((by_row / (TIMES * base + slack)).max())
-        found = float(by_row.max(initial=0.0))
-        return found / self.bound if found else 0.0
+        return float(self._over_bounds().max(initial=0.0))
 
     def _judged_rows(self) -> Array:
         """The error of each row, where it counts."""
@@ -549,7 +553,7 @@ class Comparison:
             turned: this input, the program as written with other roundings; None where there are
                 none (f64), and its errors on the other inputs count.
         """
-        over = self._judged_rows() > self.within * self.bound
+        over = self._over_bounds() > self.within
         most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
         if len(self._ranged) == self.runs:  # what range takes no rounding in its place shows
             taken = self._by_row(self._ranged) < SMALL_PRODUCTS * self._by_row(self._unfused)
@@ -571,7 +575,8 @@ class Comparison:
         alike &= (here <= ALIKE * there) & (there <= ALIKE * here)
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)
-        bound = np.maximum(away.bound, np.where(times > TIMES, times * unfused, 0.0))
+        limit = away.bound_of(away._bases())
+        bound = np.maximum(limit, np.where(times > TIMES, times * unfused, 0.0))
         if self._made is not None:  # zeros: in what the program as written makes of others
             zeros = self._nothing(self._sizes[0]) & self._nothing(size)
             alike |= zeros

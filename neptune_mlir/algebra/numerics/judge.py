@@ -59,7 +59,6 @@ class Programs:
     # how many runs may even out luck, where they cost more than doubt does
     most: int = max(CLOSE)
     within: float = 1.0  # what part of the bound is asked for
-    apart: bool = False  # rows that the program as written loses say nothing of other rows
     # of each result the least type that it is rounded to on the way; its own where this is empty
     rounded: tuple[str, ...] = ()
     # `ranged` by the number of another rounding, from 1
@@ -75,7 +74,7 @@ class Programs:
         step = max([part, *(EPSILON[d] for d in self.arguments if d in EPSILON)])
         pairs = zip(self.results, self.rounded or self.results, strict=True)
         return [
-            Comparison(d, rounded_to(d, t), within=self.within, apart=self.apart, step=step)
+            Comparison(d, rounded_to(d, t), within=self.within, step=step)
             for d, t in pairs
         ]
 

@@ -337,7 +337,7 @@ class _Trial:
         return Programs(
             fused, ways[0], self._exact, tuple(d for _, d in inputs.values()),
             tuple(results.values()), places, _prepare, ways.__getitem__,
-            self._ranged, RUNS, MARGIN, apart=True,
+            self._ranged, RUNS, MARGIN,
             rounded=tuple(rounded.get(k, d) for k, d in results.items()),
         )  # fmt: skip
 
