@@ -63,6 +63,17 @@ def test_rows_are_copied_by_a_copy_engine():
     assert "rows on 7" in gpu.calls and not gpu.inside and not gpu.failures
 
 
+def test_words_are_written_in_order():
+    import numpy as np
+
+    gpu = FakeGpu(KERNELS)
+    words = np.zeros(4, np.uint32)
+    at = words.ctypes.data
+    gpu.driver.write_words([(at + 4, 7), (at + 12, 1), (at + 4, 9)], 0, 7)
+    assert words.tolist() == [0, 9, 0, 1]
+    assert "words on 7" in gpu.calls and not gpu.inside and not gpu.failures
+
+
 # ---- which driver
 
 
