@@ -173,9 +173,18 @@ class CudaDriver(Driver):
         context = self.context(device)
         self.inside(context, "cuMemcpy2DAsync_v2", ctypes.byref(asked), ctypes.c_void_p(stream))
 
-    def write_words(
-        self, words: Sequence[tuple[int, int]], device: int, stream: int
-    ) -> None:
+    def capture(self, device: int, stream: int) -> int:
+        """The number of the graph that captures a stream of a device; 0: none does."""
+        if not stream:
+            return 0  # the default stream cannot be captured
+        status, number = ctypes.c_int(), ctypes.c_uint64()
+        self.inside(
+            self.context(device), "cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream),
+            ctypes.byref(status), ctypes.byref(number), None, None, None,
+        )  # fmt: skip
+        return number.value if status.value else 0
+
+    def write_words(self, words: Sequence[tuple[int, int]], device: int, stream: int) -> None:
         """Write words of 32 bits (address, value), in this order, behind all that is on a stream of
         a device: what came before is there for who reads one."""
         asked = (WriteWord * len(words))(

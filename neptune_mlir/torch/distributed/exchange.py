@@ -341,6 +341,11 @@ class _Shared:
     others' signals of the call between came when their kernels of this one, which read it, were
     done. A signal is a word in the reader's memory, which the writer's stream sets and the reader's
     takes back.
+
+    What ran before a graph is replayed nobody knows when it is captured: perhaps itself, or others,
+    with a number of calls that is odd. So turns begin anew with the first call of each capture, all
+    processes meet there, and what counts forget is set back before; the same for each call outside
+    of graphs, once there is one.
     """
 
     _known: ClassVar[dict[Any, list[_Shared]]] = {}
@@ -356,6 +361,7 @@ class _Shared:
         self.side = torch.cuda.Stream(device)
         self._turn, self._counts = 0, False
         self._forgotten: list[tuple[torch.Tensor, int, int]] = []
+        self._capture, self._captured = 0, False
         options = getattr(group._get_backend(device), "options", None)
         timeout = getattr(options, "_timeout", dist.default_pg_timeout)
         whole = int(timeout.total_seconds() * 1000)
@@ -369,8 +375,21 @@ class _Shared:
             least = max(room, 2 * kept[-1].room if kept else 0)
             kept.append(cls(group, device, -(-least // 2**20) * 2**20))
         found = kept[-1]
-        found._turn = 1 - found._turn
+        found._take_turn(capture_of(device))
         return found
+
+    def _take_turn(self, capture: int) -> None:
+        self._turn = 1 - self._turn
+        anew = capture != self._capture if capture else self._captured
+        self._capture, self._captured = capture, self._captured or capture > 0
+        if not anew:
+            return
+        pad, self._turn = self._handle.get_signal_pad(self.rank), 0
+        others = [source for source in range(self.size) if source != self.rank]
+        self._write_words([
+            (pad, (_COUNTS + turn) * self.size + source, 0) for turn in (0, 1) for source in others
+        ])  # fmt: skip
+        self.barrier()
 
     def at(self, rank: int) -> torch.Tensor:
         """The bytes of this turn in a process's memory."""
@@ -395,6 +414,9 @@ class _Shared:
         words one by one, each takes 2.5 us of a stream.)"""
         mine = self._handle.get_signal_pad(to), channel * self.size + self.rank, value
         words, self._forgotten = [*self._forgotten, mine], []
+        self._write_words(words)
+
+    def _write_words(self, words: Sequence[tuple[torch.Tensor, int, int]]) -> None:
         if self._memory.is_cuda and len(words) > 1:
             stream = torch.cuda.current_stream(self._memory.device)
             cuda = driver(CudaDriver)
@@ -427,6 +449,15 @@ class _Shared:
         ends in an error within the group's time-out."""
         channel = _FIRST + self._turn
         self._handle.wait_signal(source, channel=channel, timeout_ms=self.timeout)
+
+
+def capture_of(device: torch.device) -> int:
+    """The number of the graph that captures the current stream; 0: none does."""
+    if device.type != "cuda":
+        return 0
+    stream, cuda = torch.cuda.current_stream(device), driver(CudaDriver)
+    assert isinstance(cuda, CudaDriver)
+    return cuda.capture(stream.device_index, stream.cuda_stream)
 
 
 def _room(kind: tuple[torch.Size, torch.dtype]) -> int:

@@ -329,6 +329,11 @@ class _Word(ctypes.Structure):
     )  # fmt: skip
 
 
+def _cuda_capture(gpu, stream, status, number, *_):
+    _set(status, int(stream == gpu.capturing))
+    _set(number, 5)
+
+
 def _cuda_write_words(gpu, stream, count, words, flags):
     assert ctypes.sizeof(_Word) == 48 and not flags
     write_value_32 = 2
@@ -355,6 +360,8 @@ CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {
     "cuMemAlloc_v2": (ALLOCATE, _allocate),
     "cuMemcpyHtoD_v2": (COPY, _copy),
     "cuMemcpy2DAsync_v2": ((POINTER(_Rows), c_void_p), _cuda_copy_rows),
+    "cuStreamGetCaptureInfo_v2": (
+        (c_void_p, INT, POINTER(c_uint64), c_void_p, c_void_p, c_void_p), _cuda_capture),
     "cuStreamBatchMemOp_v2": (
         (c_void_p, c_uint, POINTER(_Word), c_uint), _cuda_write_words),
     "cuLaunchKernelEx": ((POINTER(_Config), c_void_p, HANDLE, c_void_p), _cuda_launch),

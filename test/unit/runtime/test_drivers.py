@@ -74,6 +74,13 @@ def test_words_are_written_in_order():
     assert "words on 7" in gpu.calls and not gpu.inside and not gpu.failures
 
 
+def test_who_captures_a_stream():
+    gpu = FakeGpu(KERNELS)
+    gpu.capturing = 7
+    assert [gpu.driver.capture(0, stream) for stream in (0, 6, 7)] == [0, 0, 5]
+    assert not gpu.inside and not gpu.failures
+
+
 # ---- which driver
 
 
