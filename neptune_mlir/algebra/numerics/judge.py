@@ -353,7 +353,9 @@ def _judged(
     for runs in (AGAIN, *CLOSE):
         first = found[0].runs
         close = first == 1 or any(
-            programs.within < c.excess <= CLOSE[runs] * programs.within for c in found
+            programs.within < c.excess <= CLOSE[runs] * programs.within
+            or (programs.within < c.excess < np.inf and c.seldom)
+            for c in found
         )
         if not close or runs > programs.most:
             break
