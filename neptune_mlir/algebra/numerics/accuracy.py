@@ -23,6 +23,9 @@ Both are measured against the program in float64. The rule, for every result:
   vanish, which is what moving factors behind sums may cost (numerics.md, `default`). Where the
   product of all that are far comes within `HEADROOM` of the ends, a sum of the fused program may,
   whatever its result is: nothing is compared.
+* So does a product that overflows where a mask makes its weight 0. A number of the fused program is
+  right there as well if the program as written gives it where 0 times anything is 0 (`hiding`):
+  what is left out may not make a NaN, and what is not left out counts as the program has it.
 * An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
   result, may be hidden: the fused program does not visit what a mask leaves out.
 * error(fused) <= 2 error(unfused) + 4 ulp, of the result's type or of the narrowest one that the
@@ -248,6 +251,7 @@ class Comparison:
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
         moved: Sequence[Any] = (), limit: Any = None, otherwise: Iterable[Any] = (),
+        hiding: Iterable[Any] = (),
     ) -> None:  # fmt: skip
         """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
         run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
@@ -258,7 +262,8 @@ class Comparison:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
         have. `limit`: `exact` with very large numbers for infinities, where there are any.
-        `otherwise`: the program as written with other roundings; asked where nothing else helps."""
+        `otherwise`: the program as written with other roundings; `hiding`: with 0 times anything
+        0. Both are asked where nothing else helps."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += 1
         if fused.shape != exact.shape:
@@ -290,7 +295,7 @@ class Comparison:
             self._patterns(
                 fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit, otherwise
             )
-            self._errors(fused, unfused, exact, unknown, ranged, ways)
+            self._errors(fused, unfused, exact, unknown, ranged, ways, hiding)
 
     def _stranger(self, number: int, example: str) -> None:
         self.strangers += number
@@ -382,14 +387,24 @@ class Comparison:
 
     def _errors(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, ranged: Any,
-        ways: Sequence[Any],
+        ways: Sequence[Any], hiding: Iterable[Any],
     ) -> None:  # fmt: skip
         compared = np.isfinite(rounded(exact, self.dtype)) & ~unknown
         known = np.where(compared, exact, 0.0)
         lost = ~np.isfinite(unfused)
         alike = np.zeros(exact.shape, bool)
+
+        def near(way: Any) -> Array:
+            size = SLACK[self.dtype] * EPSILON[self.dtype] * np.abs(way)
+            return np.asarray(np.abs(fused - way) <= size)
+
         for way in ways:
-            alike |= np.abs(fused - way) <= SLACK[self.dtype] * EPSILON[self.dtype] * np.abs(way)
+            alike |= near(way)
+        off = lost & compared & np.isfinite(fused) & ~(near(exact if ranged is None else ranged))
+        for way in hiding if off.any() else ():
+            alike |= near(way)
+            if not (off & ~alike).any():
+                break
 
         def errors(got: Array) -> Array:
             right = ~np.isfinite(got) | (lost & ((got == 0) | alike))

@@ -59,6 +59,8 @@ class Programs:
     rounded: tuple[str, ...] = ()
     # `ranged` by the number of another rounding, from 1
     otherwise: Callable[[int], Run] | None = None
+    # the program as written where 0 times anything is 0, by the number of an order of its sums
+    hiding: Callable[[int], Run] | None = None
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
@@ -326,8 +328,16 @@ def _run(
             False if hidden is None else hidden[k], ranged and ranged[k], [w[k] for w in ways],
             [np.asarray(values[k]) for values in shifted], limit and limit[k],
             _rounded_otherwise(programs, arguments, k) if otherwise else (),
+            _hiding(programs, arguments, k),
         )  # fmt: skip
     return asked
+
+
+def _hiding(programs: Programs, arguments: Sequence[Any], k: int) -> Iterator[Any]:
+    """A result of the program as written where 0 times anything is 0, its sums in all orders."""
+    if programs.hiding is not None:
+        for order in range(ORDERS + 1):
+            yield programs.hiding(order)(arguments)[k]
 
 
 def _rounded_otherwise(programs: Programs, arguments: Sequence[Any], k: int) -> Iterator[Any]:
