@@ -22,6 +22,8 @@ Both are measured against the program in float64. The rule, for every result:
   vanish, which is what moving factors behind sums may cost (numerics.md, `default`). Where the
   product of all that are far comes within `HEADROOM` of the ends, a sum of the fused program may,
   whatever its result is: nothing is compared.
+* So does a product that overflows where a mask makes its weight 0. There a number is right as well
+  if the program as written gives it where 0 times anything is 0 (`hiding`).
 * An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
   result, may be hidden: the fused program does not visit what a mask leaves out.
 * error(fused) <= 2 error(unfused) + 4 ulp, of the result's type or of the narrowest one that the
@@ -80,6 +82,7 @@ Both are measured against the program in float64. The rule, for every result:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -248,6 +251,7 @@ class Comparison:
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
         moved: Sequence[Any] = (), limit: Any = None, otherwise: Sequence[Iterable[Any]] = (),
+        hiding: Iterable[Any] = (),
     ) -> None:  # fmt: skip
         """Several runs, which the first dimension of results counts. Arrays are float64, `exact`
         before any rounding. Given once, for the first run and without that dimension: `near`,
@@ -259,8 +263,8 @@ class Comparison:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
         have. `limit`: `exact` with very large numbers for infinities, where there are any.
-        `otherwise`: of each run the program as written with other roundings; asked where nothing
-        else helps."""
+        `otherwise`: of each run the program as written with other roundings; `hiding`: of all runs
+        that with 0 times anything 0. Both are asked where nothing else helps."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += len(fused)
         if fused.shape != exact.shape:
@@ -294,7 +298,7 @@ class Comparison:
             self._patterns(
                 fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit, otherwise
             )
-            self._errors(fused, unfused, exact, unknown, ranged, ways)
+            self._errors(fused, unfused, exact, unknown, ranged, ways, hiding)
 
     def _stranger(self, number: int, example: str) -> None:
         self.strangers += number
@@ -388,14 +392,19 @@ class Comparison:
 
     def _errors(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, ranged: Any,
-        ways: Sequence[Any],
+        ways: Sequence[Any], hiding: Iterable[Any],
     ) -> None:  # fmt: skip
         compared = np.isfinite(rounded(exact, self.dtype)) & ~unknown
         known = np.where(compared, exact, 0.0)
         lost = ~np.isfinite(unfused)
         alike = np.zeros(exact.shape, bool)
-        for way in ways:
+
+        off = lost & compared & np.isfinite(fused)
+        known_so = itertools.chain(ways, [] if ranged is None else [ranged], hiding)
+        for way in known_so if off.any() else ():
             alike |= np.abs(fused - way) <= SLACK[self.dtype] * EPSILON[self.dtype] * np.abs(way)
+            if not (off & ~alike).any():
+                break
 
         def errors(got: Array) -> Array:
             right = ~np.isfinite(got) | (lost & ((got == 0) | alike))
@@ -491,8 +500,7 @@ class Comparison:
 
     @property
     def unfused(self) -> float:
-        """What that error is compared with: the program as written has it there, or in another
-        row."""
+        """What that error is compared with: of the program as written, there or in another row."""
         return self._of_worst(self._bases())
 
     @property
@@ -519,8 +527,7 @@ class Comparison:
 
     @property
     def excess(self) -> float:
-        """The error of the fused program over its bound; infinite where a NaN or an infinity is
-        where it must not be."""
+        """The error of the fused program over its bound; infinite where its kinds are wrong."""
         if self.strangers:
             return float(np.inf)
         if self.beside is not None:
@@ -530,13 +537,10 @@ class Comparison:
     def _judged_rows(self) -> Array:
         """The error of each row, where it counts."""
         by_row = self._by_row(self._fused)
-        if self.runs == 1 or self.dtype not in EPSILON:
-            return by_row
-        return np.where(self._without_digits(), 0.0, by_row)
+        alone = self.runs == 1 or self.dtype not in EPSILON
+        return by_row if alone else np.where(self._without_digits(), 0.0, by_row)
 
-    def further(
-        self, away: Comparison, near: Comparison, turned: Comparison | None
-    ) -> float | None:
+    def further(self, away: Comparison, near: Comparison, turned: Comparison | None) -> Any:
         """The excess on inputs further `away`, of the rows that are over the bound here; None where
         those say nothing of this input (see above, roundings that stay).
 
@@ -570,8 +574,8 @@ class Comparison:
         alike &= still | ((here <= ALIKE * there) & (there <= ALIKE * here))
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)
-        bound = np.where(times > TIMES, times * unfused, 0.0)
-        bound = np.maximum(bound, away.bound_of(away._bases()))
+        worse = np.where(times > TIMES, times * unfused, 0.0)
+        bound = np.maximum(away.bound_of(away._bases()), worse)
         if self._made is not None:  # zeros: in what the program as written makes of others
             zeros = self._nothing(self._sizes[0]) & self._nothing(size)
             alike |= zeros
