@@ -22,6 +22,8 @@ Both are measured against the program in float64. The rule, for every result:
   vanish, which is what moving factors behind sums may cost (numerics.md, `default`). Where the
   product of all that are far comes within `HEADROOM` of the ends, a sum of the fused program may,
   whatever its result is: nothing is compared.
+* So does a product that overflows where a mask makes its weight 0. There a number is right as well
+  if the program as written gives it where 0 times anything is 0 (`hiding`).
 * An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
   result, may be hidden: the fused program does not visit what a mask leaves out.
 * error(fused) <= 2 error(unfused) + 4 ulp, of the result's type or of the narrowest one that the
@@ -49,10 +51,9 @@ Both are measured against the program in float64. The rule, for every result:
   program (`whole`), the fused one may be off by 2^8 ulps.
 * A product near the smallest normal number loses digits, or is 0. Where that is most of what the
   unfused program loses (`ranged` loses less than a quarter of it), the fused one may lose 8 times
-  as much: each of its products there loses what one of the program's does, and it has more of them.
+  as much: each of its products loses what one of the program's does, and it has more of them.
 * Of a row that is 0 because its inputs are equal, an unfused program that leaves the range of its
-  types may make a 0 by luck (noise over an overflow): it defines nothing where `ranged` is another
-  number, and the fused one may overflow as in any other row.
+  types may make a 0 by luck: it defines nothing where `ranged` is another number.
 * In which order a sum adds up its elements is luck as well: nobody says it, and each library,
   device and number of threads has another. Further runs have the sums of the unfused program in
   other orders (`orders`). An element that a last place of the inputs makes a NaN or an infinity of,
@@ -66,20 +67,19 @@ Both are measured against the program in float64. The rule, for every result:
   to 2^-6: data alone, or all numbers, those that equal each other alike (of zeros and ones, and of
   masks, no rounding moves else). The bound has to hold there. The input has to be like these:
   float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
-  last place (up to 4 times).
-  With some of ROUNDINGS other roundings (below) the program as written has at least half of the
-  error of the fused one on the input itself, or it has on inputs that a last place moves alike.
-  A row that is 0 because inputs are equal may be off by what that makes of other numbers that are.
+  last place (up to 4 times). With some of ROUNDINGS other roundings (below) the program as written
+  has at least half of the error of the fused one on the input itself, or it has on inputs that a
+  last place moves alike. A row of 0 for equal inputs may be off by what others that are make of it.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
-  fused one may make what the program as written makes with one of ROUNDINGS roundings.
-* A row that float64 does not know either is not compared: one that a change in the last places of
-  float64 moves by more than a quarter of an ulp.
+  fused one may make what one of ROUNDINGS roundings makes.
+* A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,8 +120,7 @@ NOISE = 4.0**4  # how much worse where the unfused program is off by the row its
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
 
-# What two programs that compute the same may differ by, relative and over the whole result
-# (Frobenius), where nobody asks which of them is nearer to float64.
+# What two programs that compute the same may differ by, relative, over a whole result (Frobenius).
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
 
 
@@ -136,8 +135,8 @@ def rounded(values: Any, dtype: str) -> Array:
             narrow = np.float16 if dtype == "f16" else np.float32
             return np.asarray(np.asarray(values, np.float64).astype(narrow), np.float64)
         bits = np.atleast_1d(np.asarray(values, np.float32)).view(np.uint32)
-        even = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16
-        found = even.astype(np.uint32).view(np.float32).astype(np.float64)
+        even = bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))  # (wraps around for NaNs alone)
+        found = (even & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
         found = found.reshape(np.shape(values))
         return np.where(np.isnan(values), np.nan, found)
 
@@ -248,6 +247,7 @@ class Comparison:
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
         moved: Sequence[Any] = (), limit: Any = None, otherwise: Sequence[Iterable[Any]] = (),
+        hiding: Iterable[Any] = (),
     ) -> None:  # fmt: skip
         """Several runs, which the first dimension of results counts. Arrays are float64, `exact`
         before any rounding. Given once, for the first run and without that dimension: `near`,
@@ -259,8 +259,8 @@ class Comparison:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
         have. `limit`: `exact` with very large numbers for infinities, where there are any.
-        `otherwise`: of each run the program as written with other roundings; asked where nothing
-        else helps."""
+        `otherwise`: of each run the program as written with other roundings; `hiding`: of all runs
+        that with 0 times anything 0. Both are asked where nothing else helps."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += len(fused)
         if fused.shape != exact.shape:
@@ -294,7 +294,7 @@ class Comparison:
             self._patterns(
                 fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit, otherwise
             )
-            self._errors(fused, unfused, exact, unknown, ranged, ways)
+            self._errors(fused, unfused, exact, unknown, ranged, ways, hiding)
 
     def _stranger(self, number: int, example: str) -> None:
         self.strangers += number
@@ -388,14 +388,19 @@ class Comparison:
 
     def _errors(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, ranged: Any,
-        ways: Sequence[Any],
+        ways: Sequence[Any], hiding: Iterable[Any],
     ) -> None:  # fmt: skip
         compared = np.isfinite(rounded(exact, self.dtype)) & ~unknown
         known = np.where(compared, exact, 0.0)
         lost = ~np.isfinite(unfused)
         alike = np.zeros(exact.shape, bool)
-        for way in ways:
+
+        off = lost & compared & np.isfinite(fused)
+        known_so = itertools.chain(ways, [] if ranged is None else [ranged], hiding)
+        for way in known_so if off.any() else ():
             alike |= np.abs(fused - way) <= SLACK[self.dtype] * EPSILON[self.dtype] * np.abs(way)
+            if not (off & ~alike).any():
+                break
 
         def errors(got: Array) -> Array:
             right = ~np.isfinite(got) | (lost & ((got == 0) | alike))
@@ -491,8 +496,7 @@ class Comparison:
 
     @property
     def unfused(self) -> float:
-        """What that error is compared with: the program as written has it there, or in another
-        row."""
+        """What that error is compared with: of the program as written, there or in another row."""
         return self._of_worst(self._bases())
 
     @property
@@ -519,8 +523,7 @@ class Comparison:
 
     @property
     def excess(self) -> float:
-        """The error of the fused program over its bound; infinite where a NaN or an infinity is
-        where it must not be."""
+        """The error of the fused program over its bound; infinite where its kinds are wrong."""
         if self.strangers:
             return float(np.inf)
         if self.beside is not None:
@@ -530,13 +533,10 @@ class Comparison:
     def _judged_rows(self) -> Array:
         """The error of each row, where it counts."""
         by_row = self._by_row(self._fused)
-        if self.runs == 1 or self.dtype not in EPSILON:
-            return by_row
-        return np.where(self._without_digits(), 0.0, by_row)
+        alone = self.runs == 1 or self.dtype not in EPSILON
+        return by_row if alone else np.where(self._without_digits(), 0.0, by_row)
 
-    def further(
-        self, away: Comparison, near: Comparison, turned: Comparison | None
-    ) -> float | None:
+    def further(self, away: Comparison, near: Comparison, turned: Comparison | None) -> Any:
         """The excess on inputs further `away`, of the rows that are over the bound here; None where
         those say nothing of this input (see above, roundings that stay).
 
@@ -570,8 +570,8 @@ class Comparison:
         alike &= still | ((here <= ALIKE * there) & (there <= ALIKE * here))
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)
-        bound = np.where(times > TIMES, times * unfused, 0.0)
-        bound = np.maximum(bound, away.bound_of(away._bases()))
+        worse = np.where(times > TIMES, times * unfused, 0.0)
+        bound = np.maximum(away.bound_of(away._bases()), worse)
         if self._made is not None:  # zeros: in what the program as written makes of others
             zeros = self._nothing(self._sizes[0]) & self._nothing(size)
             alike |= zeros
