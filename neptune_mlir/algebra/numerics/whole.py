@@ -158,7 +158,7 @@ Step = NestStep | StreamStep
 
 
 @dataclass(frozen=True)
-class Difference:
+class Cancellation:
     """An input that is added, in a sum, to something else, and that no loop of the sum changes:
     x t + r may be summed up as x and r, and where they nearly cancel errors are of their size.
 
@@ -183,8 +183,8 @@ class Difference:
         return np.asarray(self.sign * middle.transpose(0, *order))
 
 
-def differences(steps: Sequence[Step], inputs: Collection[str]) -> list[Difference]:
-    found: dict[Any, Difference] = {}
+def cancellations(steps: Sequence[Step], inputs: Collection[str]) -> list[Cancellation]:
+    found: dict[Any, Cancellation] = {}
     for step in steps:
         if not isinstance(step, NestStep) or step.combiner != "add":
             continue
@@ -200,7 +200,7 @@ def differences(steps: Sequence[Step], inputs: Collection[str]) -> list[Differen
                 probe = NestStep(key, None, other, step.extents, everywhere)
                 if len(axes) == len(read.args) > 0:
                     sign = -1.0 if n.op == "add" else 1.0
-                    found[read, other] = Difference(read.attr, probe, axes, sign)
+                    found[read, other] = Cancellation(read.attr, probe, axes, sign)
     return list(found.values())
 
 
@@ -370,7 +370,7 @@ class _Trial:
         self.rows = 1  # of the result that has fewest
         self._steps = whole, now
         self._written = written
-        self._differences = differences(written, definition.inputs)
+        self._cancellations = cancellations(written, definition.inputs)
         self._exact = _Run(definition, written, np.float64)
         self._ranged = _Run(definition, written, np.float64, (IN_ORDER, 0), DIGITS_OF_F32)
         self._ways = {
@@ -408,7 +408,7 @@ class _Trial:
             described = given, programs.arguments, [*inputs], programs.roles
             return list(hostile.cases(*described, seed, of))
 
-        base = made(CANCELLING) if self._differences else []
+        base = made(CANCELLING) if self._cancellations else []
         return [*made(only), *self._cancelling(base, seed, only)]
 
     def _cancelling(
@@ -416,20 +416,20 @@ class _Trial:
     ) -> Iterator[hostile.HostileCall]:
         """Inputs of which two terms of a sum nearly cancel in each element, as they do else by
         chance in one of many rows."""
-        for difference in self._differences:
-            of, place = difference.other, [*self._definition.inputs].index(difference.name)
+        for cancellation in self._cancellations:
+            of, place = cancellation.other, [*self._definition.inputs].index(cancellation.name)
             program = replace(self._definition, results={of.key: "f64"})
             run = _Run(program, [*self._written, of], np.float64)
-            names = [f"{difference.name}: cancels; {call.name}" for call in base]
+            names = [f"{cancellation.name}: cancels; {call.name}" for call in base]
             calls = [
                 (name, [*call.arguments]) for name, call in zip(names, base, strict=True)
                 if only is None or name in only
             ]  # fmt: skip
-            shape, dtype = self._definition.inputs[difference.name]
+            shape, dtype = self._definition.inputs[cancellation.name]
             for _ in range(TURNS if calls else 0):  # what it cancels may be made of it, too
                 values = run.batch([tuple(arguments) for _, arguments in calls])[0]
                 for (name, arguments), middle in zip(
-                    calls, difference.cancelling(values), strict=True
+                    calls, cancellation.cancelling(values), strict=True
                 ):
                     generator = np.random.default_rng([seed, *name.encode()])
                     left = 2.0 ** -generator.uniform(*LEFT, shape)
