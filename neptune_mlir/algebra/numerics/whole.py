@@ -34,7 +34,7 @@ from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32, rounded
 from neptune_mlir.algebra.numerics.at_once import excess_at_once
 from neptune_mlir.algebra.numerics.judge import Programs, judge_each
 from neptune_mlir.algebra.numerics.kept import Kept, with_digits
-from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
+from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, SIGNS, block_of, way_of
 from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
 
@@ -217,9 +217,11 @@ def _added_in_order(
     value = value.reshape(*value.shape[: -len(places)], -1)
     value = np.roll(value, -(value.shape[-1] * start // PARTS), axis=-1) if start else value
     value = value[..., ::-1] if back else value
-    if order == HALVES and value.shape[-1] > 1:
-        even, odd = (_one_by_one(value[..., k::2], domain.digits) for k in (0, 1))
-        total = even + odd
+    if order == SIGNS or (order == HALVES and value.shape[-1] > 1):
+        parts = value[..., ::2], value[..., 1::2]
+        parts = (np.maximum(value, 0), np.minimum(value, 0)) if order == SIGNS else parts
+        first, second = (_one_by_one(part, domain.digits) for part in parts)
+        total = first + second
         total = with_digits(total, domain.digits) if domain.digits else total
         return overflown(np.expand_dims(total, places), domain)
     if block > 1:
@@ -376,7 +378,7 @@ class _Trial:
         self._ways = {
             longer: [
                 _Run(definition, written, np.float32, (IN_ORDER, k), 0, longer)
-                for k in range(ORDERS + 1)
+                for k in range(SIGNS + 1)
             ]
             for longer in LONGER.values()
         }

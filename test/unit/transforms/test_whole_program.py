@@ -13,7 +13,7 @@ from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.numeric import Domain
 from neptune_mlir.algebra.numerics import whole
 from neptune_mlir.algebra.numerics.hostile import HostileCall
-from neptune_mlir.algebra.numerics.orders import HALVES
+from neptune_mlir.algebra.numerics.orders import HALVES, SIGNS
 from neptune_mlir.algebra.numerics.whole import NestStep, WholeProgram, wrong_values
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
@@ -267,6 +267,22 @@ def test_sums_in_halves():
     step = NestStep("total", "add", body, (2, 5), (0,))
     domain = Domain((2, 5), {"x": x[None].astype(float)}, {}, np.float32, True)
     np.testing.assert_array_equal(step.run(domain, (whole.IN_ORDER, HALVES))["total"], wanted)
+
+
+def test_sums_by_signs():
+    """What overflows in some order does where all numbers above 0 come first."""
+    p = N.Program("signs")
+    i, j = p.axis("i", 3), p.axis("j", 5)
+    p.output(N.sum(p.input("x", i, j)[i, j], j), i)
+    x = np.array([[3e38, -3e38, 3e38, -3e38, 1], [3e38, -1, 3e38, -3e38, 1], [1e8, 2, -1e8, 3, 0]])
+    wanted = np.array([np.nan, np.inf, 0], "f4")  # 3 one by one: 1e8 + 3 is rounded
+    compiled = compiler.compile_unfused(p.to_mlir(), "signs", None, vectorize=False, order=SIGNS)
+    np.testing.assert_array_equal(compiled(x.astype("f4")), wanted)
+    step = NestStep("total", "add", T.read("x", T.index(0), T.index(1)), (3, 5), (0,))
+    domain = Domain((3, 5), {"x": x[None]}, {}, np.float32, True)
+    with np.errstate(all="ignore"):
+        found = step.run(domain, (whole.IN_ORDER, SIGNS))["total"]
+    np.testing.assert_array_equal(found[0], wanted)
 
 
 def sum_of(body, key="total"):
