@@ -41,6 +41,7 @@ from neptune_mlir.algebra.poly import (
     mono_mul,
     mono_pow,
     negated,
+    put,
     scaled,
     to_term,
 )
@@ -182,24 +183,24 @@ class Normaliser:
         out: Poly = {}
         for ma, ca in a.items():
             for mb, cb in b.items():
-                m = mono_mul(ma, mb)
-                piece = {m: ca * cb}
-                if self.expanded is None:
-                    piece = self._expand(m, ca * cb)
-                out = add(out, piece)
+                m, c = mono_mul(ma, mb), ca * cb
+                piece = self._expand(m, c) if self.expanded is None else None
+                for one, times in ((m, c),) if piece is None else piece.items():
+                    put(out, one, times)
         if len(out) > MAX_MONOMIALS:
             raise TooComplex
         return out
 
-    def _expand(self, m: Mono, c: Fraction) -> Poly:
-        """Multiply out atoms that stand for sums and came back with whole positive powers."""
+    def _expand(self, m: Mono, c: Fraction) -> Poly | None:
+        """Multiply out atoms that stand for sums and came back with whole positive powers; None
+        where there are none."""
         for t, e in m:
             inner = t.args[0] if t.op == "abs" and e.numerator % 2 == 0 else t
             whole = e > 0 and e.denominator == 1
             if whole and (inner is not t or (is_sum(t) and e <= MAX_POWER)):
                 rest = {tuple(f for f in m if f[0] is not t): c}
                 return self.mul(rest, self.power(self.poly(inner), e))
-        return {m: c}
+        return None
 
     def power(self, a: Poly, e: Fraction) -> Poly:
         if e == 1:

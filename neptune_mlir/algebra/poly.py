@@ -58,13 +58,19 @@ def atom(t: Term, exponent: Fraction | int = 1) -> Poly:
 
 def add(a: Poly, b: Poly, scale: Fraction | int = 1) -> Poly:
     out = dict(a)
-    for m, c in b.items():
-        total = out.get(m, 0) + c * scale
-        if total:
-            out[m] = Fraction(total)
-        else:
-            out.pop(m, None)
+    for m, c in b.items() if scale == 1 else scaled(b, scale).items():
+        put(out, m, c)
     return out
+
+
+def put(out: Poly, m: Mono, c: Fraction) -> None:
+    """Add a monomial to a polynomial that is being made."""
+    known = out.get(m)
+    total = c if known is None else known + c
+    if total:
+        out[m] = total
+    elif known is not None:
+        del out[m]
 
 
 def scaled(a: Poly, factor: Fraction | int) -> Poly:
@@ -76,7 +82,8 @@ def mono_mul(a: Mono, b: Mono) -> Mono:
         return a or b
     powers: dict[Term, Fraction] = dict(a)
     for t, e in b:
-        total = powers.get(t, Fraction(0)) + e
+        known = powers.get(t)
+        total = e if known is None else known + e
         if is_indicator(t) and total > 1:
             total = ONE
         powers[t] = total
@@ -84,7 +91,10 @@ def mono_mul(a: Mono, b: Mono) -> Mono:
 
 
 def make_mono(powers: Iterable[tuple[Term, Fraction]]) -> Mono:
-    return tuple(sorted(((t, e) for t, e in powers if e), key=lambda p: (atom_key(p[0]), p[1])))
+    found = [(t, e) for t, e in powers if e]
+    if len(found) > 1:
+        found.sort(key=lambda p: (atom_key(p[0]), p[1]))
+    return tuple(found)
 
 
 def mono_pow(m: Mono, exponent: Fraction) -> Mono:
