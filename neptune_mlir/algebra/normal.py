@@ -192,8 +192,7 @@ class Normaliser:
         return out
 
     def _expand(self, m: Mono, c: Fraction) -> Poly | None:
-        """Multiply out atoms that stand for sums and came back with whole positive powers; None
-        where there are none."""
+        """Multiply out atoms that are sums with whole positive powers; None where none is."""
         for t, e in m:
             inner = t.args[0] if t.op == "abs" and e.numerator % 2 == 0 else t
             whole = e > 0 and e.denominator == 1
@@ -222,10 +221,7 @@ class Normaliser:
         lead = abs(lead_of(a, a))
         base = scaled(a, 1 / lead)
         coefficient = constant(lead ** int(e)) if e.denominator == 1 else self._root(lead, e)
-        return self.mul(coefficient, atom(self._as_atom(base), e))
-
-    def _as_atom(self, a: Poly) -> Term:
-        return to_term(a, self.dtype)
+        return self.mul(coefficient, atom(to_term(base, self.dtype), e))
 
     def _root(self, c: Fraction, e: Fraction) -> Poly:
         exact = Fraction(float(c) ** float(e)).limit_denominator(1 << 20)
