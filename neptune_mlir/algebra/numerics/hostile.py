@@ -253,7 +253,10 @@ def cases(
     roles = tuple(roles) or ("",) * len(given)
     for name, changes in _changes(tuple(a.shape for a in given), tuple(dtypes), labels, roles):
         if only is None or name in only:
-            generator = np.random.default_rng([seed, *name.encode()])
+            numbers: Any = [seed, *name.encode()]
+            if seed < 1 << 32:  # the same stream: NumPy turns each number of a list into an array
+                numbers = np.array(numbers, np.uint32)
+            generator = np.random.default_rng(numbers)
             made = list(given)
             for k, form in changes.items():
                 made[k] = form(generator, given[k].shape)
