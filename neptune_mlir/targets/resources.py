@@ -60,8 +60,8 @@ def warps_of(
 
 
 def blocks_beside(target: GpuTarget, threads: int, held: int, shared: int) -> int:
-    """How many blocks are to share a multiprocessor: as many as it has room for, while what products
-    hold (of each thread), or wait for, and BESIDE_HELD more registers still fit."""
+    """How many blocks are to share a multiprocessor: as many as there is room for, while what a
+    thread holds of products, or waits for, and BESIDE_HELD more registers still fit."""
     blocks = max(1, target.blocks_per_sm(threads, 1, shared))
     while blocks > 1 and target.registers < blocks * threads * (held + BESIDE_HELD):
         blocks -= 1

@@ -21,6 +21,8 @@ from neptune_mlir.analysis.tiles import (
     owner,
     read_generic,
 )
+from neptune_mlir.codegen.gpu.ahead import bring_rows
+from neptune_mlir.codegen.gpu.tables_ahead import ask_for_tables
 from neptune_mlir.codegen.gpu.tile_forms import Pending
 from neptune_mlir.dialects.attributes import LAYOUT, MEASURED, VIA
 from neptune_mlir.ir.bindings import ir
@@ -33,15 +35,21 @@ WORD = 4  # bytes of a register
 MOST = 64  # registers of a thread that wait for what was asked for
 
 
-def load_early(writer: KernelWriter) -> list[Any]:
-    """Load the tiles that a program without loops takes from what other kernels made, if it takes
-    nothing else. Returns the loads that are written then, and leaves in `writer.early` the
-    registers of a thread that they take."""
+def begin(writer: KernelWriter) -> list[Any]:
+    """What a program asks memory for before anything else; the ops that are written then."""
+    bring_rows(writer)
+    return [*ask_for_tables(writer, writer.body), *_load_early(writer)]
+
+
+def _load_early(writer: KernelWriter) -> list[Any]:
+    """Load the tiles of a program without loops, if most of them are of what other kernels made.
+    Returns the loads that are written then, and leaves in `writer.early` the registers of a thread
+    that they take."""
     ops = [op.operation for op in writer.body.operations]
     loads = [op for op in ops if op.name in LOADS and _is_load(writer, op)]
     if any(op.name.startswith("scf.for") and op != ops[-1] for op in ops):
         return []
-    if not loads or not all(_is_of_kernel(writer, op) for op in loads):
+    if any(LAYOUT.on(op) for op in loads):
         return []
     uses = {}  # the tile and layout of each use: its registers
     for op in ops:
@@ -54,7 +62,8 @@ def load_early(writer: KernelWriter) -> list[Any]:
                     return []
                 layout = iteration_of(op, g.extents).project(g.maps[k])
                 uses[value, layout] = layout.registers * element_bytes(element_of(value)) // WORD
-    if sum(uses.values()) > MOST:
+    made = sum(n for (value, _), n in uses.items() if _is_of_kernel(writer, value))
+    if not sum(uses.values()) / 2 < made <= MOST:
         return []
     for op in loads:
         writer.write_op(op)
@@ -74,8 +83,8 @@ def _is_load(writer: KernelWriter, op: Any) -> bool:
     return load_window(value, writer.forall) is not None
 
 
-def _is_of_kernel(writer: KernelWriter, op: Any) -> bool:
-    """Whether registers take what another kernel made."""
-    found = load_window(op.results[0], writer.forall)
+def _is_of_kernel(writer: KernelWriter, tile: Any) -> bool:
+    """Whether another kernel made what a tile is of."""
+    found = load_window(tile, writer.forall)
     made = found and owner(found.tensor)
-    return bool(made and made.name == "scf.forall" and not LAYOUT.on(op))
+    return bool(made and made.name == "scf.forall")

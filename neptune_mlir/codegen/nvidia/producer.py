@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.tiles import Window, load_window, nested
+from neptune_mlir.analysis.tiles import Window, chooses_scalars, load_window, nested
 from neptune_mlir.codegen.gpu.memory import under
+from neptune_mlir.codegen.gpu.tables_ahead import ask_for_tables
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy, in_one_box
 from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces
@@ -38,6 +40,11 @@ def streamed_offsets(forall: Any, producer: Any) -> list[tuple[Any, ...]]:
     ]
 
 
+def _gives_numbers(op: Any) -> bool:
+    """Whether an op reads numbers, or chooses some: each use need not do so again."""
+    return op.name == "tensor.extract" or (op.name == "scf.if" and chooses_scalars(op))
+
+
 class Producer:
     """Writes the producer's part of a kernel."""
 
@@ -45,14 +52,27 @@ class Producer:
         self.kernel = kernel
         self.first = kernel.s.constant(1, kernel.s.i1)  # whether an iteration is a loop's first
 
-    def write(self, block: Any) -> None:
-        """The puts and the loops of a block of the producer."""
+    def write_program(self, block: Any) -> None:
+        """The producer's part of one program. What its loops look up, and what says how long they
+        are, is asked for first: it is on its way while the first copies start."""
+        written = ask_for_tables(self.kernel, block)
+        numbers = [op.operation for op in block.operations if _gives_numbers(op.operation)]
+        for op in numbers:
+            if op not in written:
+                self.kernel.write_op(op)
+        self.write(block, numbers)
+
+    def write(self, block: Any, written: Sequence[Any] = ()) -> None:
+        """The puts and the loops of a block of the producer. What a tile's place is read from (a
+        page) is read before its slot is waited for."""
         for op in block.operations:
             operation = op.operation
             if operation.name == PUT:
                 self._put(operation)
             elif operation.name == "scf.for":
                 self._put_all(operation)
+            elif _gives_numbers(operation) and operation not in written:
+                self.kernel.write_op(operation)
 
     def _put_all(self, op: Any) -> None:
         """A loop of the producer."""

@@ -169,7 +169,7 @@ class SpecializedWriter(KernelWriter):
             hopper.set_registers(producing, False)
             with under(s, s.less(warp, self.warps + 1)):
                 producer = Producer(self)
-                self._programs(lambda: producer.write(self.producer), producing=True)
+                self._programs(lambda: producer.write_program(self.producer), producing=True)
             scf.YieldOp([])
 
     def _blocks_per_sm(self) -> int:

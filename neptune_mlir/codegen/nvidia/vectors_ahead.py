@@ -41,7 +41,7 @@ def bring_next(writer: SpecializedWriter, op: Any) -> None:
     mine = s.mul(s.op("arith.index_cast", [lane], s.index), -(-size // lanes))
     mine = mine if size % lanes == 0 else s.mod(mine, size)
     there = replace(window, offsets=tuple(offsets))
-    hopper.bring_near(writer.memory.address(writer.arrays[found.tensor], there, [mine]))
+    writer.chip.bring_near(writer.memory.address(writer.arrays[found.tensor], there, [mine]))
 
 
 def moves_with(position: Any, variable: Any) -> bool:
