@@ -30,7 +30,7 @@ from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter, Re
 from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending
-from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
+from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows, vectors_ahead
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults, added_panels
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
@@ -46,6 +46,7 @@ from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors
 from neptune_mlir.dialects.attributes import (
     BOXED,
     CONSUMERS,
+    INTERLEAVED,
     RESIDENT,
     RUNS_ON,
     SKIPS_ONES,
@@ -209,6 +210,10 @@ class SpecializedWriter(KernelWriter):
                 return
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
+            plain = op.name != ADD_SLICE and not INTERLEAVED.on(op)
+            if plain and quad_rows.fits(array, window, layout):
+                quad_rows.store(self.memory, array, window, layout, values)
+                return
             threads = self.memory.threads
             if self.resident and len(layout.shape) > 1:
                 self.memory.threads = staged_rows.recomputed(threads)

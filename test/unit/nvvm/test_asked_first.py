@@ -17,9 +17,9 @@ COPIES = re.compile(r"cp\.async\.shared|cp\.async\.bulk\.tensor\.\dd\.shared")
 WAITS = re.compile(r"gpu\.barrier|nvvm\.shfl|gpu\.shuffle|nvvm\.barrier")
 
 
-def kernels_of(program, target):
+def kernels_of(program, target, schedule=None, knobs=""):
     """The lines of each kernel of a program, by its name."""
-    module, _ = compiler.lower_text(program.to_mlir(), "test", target, None, "tile", "")
+    module, _ = compiler.lower_text(program.to_mlir(), "test", target, schedule, "tile", knobs)
     text = nvvm.emit_tiles(module, "target", target=target)
     found = re.split(r"gpu\.func @", text)[1:]
     return {part.split("(")[0]: part.splitlines() for part in found}
@@ -60,3 +60,15 @@ def test_a_producer_reads_once_how_long_its_loops_are():
     loads = places(producer, GLOBAL)
     first = min(places(producer, COPIES))
     assert [k < first for k in loads] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(("chunks", "stores"), [(0, 16), (4, 32)])
+def test_wide_results_leave_in_chunks_of_16_bytes(chunks, stores):
+    """A thread has 128 elements: of bf16, or of f32 where chunks are joined. What is left are the
+    maxima and sums of two rows."""
+    program = ops.latent_attention(latent_dim=256, page_size=64, scale=0.1, dtype="bf16")
+    knobs = f"chunks:{chunks};warp_groups:1" if chunks else ""
+    kernels = kernels_of(program, "sm_90a", "private" if chunks else None, knobs)
+    lines = next(x for n, x in kernels.items() if n.endswith("attention_0"))
+    assert len(places(lines, re.compile(r"st\.global\.v4\.b32"))) == stores
+    assert len(places(lines, re.compile(r"llvm\.store .*ptr<1>"))) == (4 if chunks else 0)
