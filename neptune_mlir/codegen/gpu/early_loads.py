@@ -24,7 +24,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.tables_ahead import ask_for_tables
 from neptune_mlir.codegen.gpu.tile_forms import Pending
-from neptune_mlir.dialects.attributes import LAYOUT, MEASURED, VIA
+from neptune_mlir.dialects.attributes import VIA
 from neptune_mlir.ir.bindings import ir
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ def _load_early(writer: KernelWriter) -> list[Any]:
     loads = [op for op in ops if op.name in LOADS and _is_load(writer, op)]
     if any(op.name.startswith("scf.for") and op != ops[-1] for op in ops):
         return []
-    if any(LAYOUT.on(op) for op in loads):
-        return []
     uses = {}  # the tile and layout of each use: its registers
     for op in ops:
         if op.name != "linalg.generic":
@@ -58,20 +56,21 @@ def _load_early(writer: KernelWriter) -> list[Any]:
         g = read_generic(op)
         for k, value in enumerate(g.inputs):
             if owner(value) in loads and g.is_read(k):
-                if VIA.of(op) != "registers" or MEASURED.on(op):
+                if VIA.of(op) != "registers":
                     return []
                 layout = iteration_of(op, g.extents).project(g.maps[k])
                 uses[value, layout] = layout.registers * element_bytes(element_of(value)) // WORD
     made = sum(n for (value, _), n in uses.items() if _is_of_kernel(writer, value))
-    if not sum(uses.values()) / 2 < made <= MOST:
+    words = sum(uses.values())
+    if 2 * made <= words or words > MOST:
         return []
     for op in loads:
         writer.write_op(op)
     for value, layout in uses:
         tile = writer.tiles[value]
-        assert isinstance(tile, Pending)
-        writer.compute.arriving(tile, layout).all()
-    writer.early = sum(uses.values())
+        if isinstance(tile, Pending):
+            writer.compute.arriving(tile, layout).all()
+    writer.early = words
     return loads
 
 

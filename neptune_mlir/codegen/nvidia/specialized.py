@@ -45,7 +45,6 @@ from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors
 from neptune_mlir.dialects.attributes import (
     BOXED,
     CONSUMERS,
-    INTERLEAVED,
     RESIDENT,
     RUNS_ON,
     SKIPS_ONES,
@@ -210,8 +209,7 @@ class SpecializedWriter(KernelWriter):
                 return
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
-            plain = op.name != ADD_SLICE and not INTERLEAVED.on(op)
-            if plain and quad_rows.fits(array, window, layout):
+            if op.name != ADD_SLICE and quad_rows.fits(array, window, layout):
                 quad_rows.store(self.memory, array, window, layout, values)
                 return
             threads = self.memory.threads
