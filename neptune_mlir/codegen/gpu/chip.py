@@ -50,7 +50,6 @@ class Chip:
     columns = 1  # pieces of operand B that are best brought at once
     packs = False  # whether a fragment is one vector
     brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
-    brings_near = False  # whether near caches can be asked for what stands at an address
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
     adds = 1  # neighbouring floats in memory that are added to at once
     guards = False  # whether single accesses have conditions (`load_guarded`)
@@ -100,11 +99,6 @@ class Chip:
     def bring(self, s: Scalars, thread: Any, row: Any, pointer: Any, count: Any) -> None:
         """Thread 0 has `count` bytes (i32, whole chunks) brought to the second-level cache, if the
         number of their row (i32) is not negative; only where the chip `brings_rows`."""
-        raise NotImplementedError
-
-    def bring_near(self, pointer: Any) -> None:
-        """Ask the nearest cache for what stands at an address, which may be none; only where the
-        chip `brings_near`."""
         raise NotImplementedError
 
     def load_guarded(self, s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:

@@ -21,8 +21,6 @@ from neptune_mlir.analysis.tiles import (
     owner,
     read_generic,
 )
-from neptune_mlir.codegen.gpu.ahead import bring_rows
-from neptune_mlir.codegen.gpu.tables_ahead import ask_for_tables
 from neptune_mlir.codegen.gpu.tile_forms import Pending
 from neptune_mlir.dialects.attributes import VIA
 from neptune_mlir.ir.bindings import ir
@@ -35,13 +33,7 @@ WORD = 4  # bytes of a register
 MOST = 64  # registers of a thread that wait for what was asked for
 
 
-def begin(writer: KernelWriter) -> list[Any]:
-    """What a program asks memory for before anything else; the ops that are written then."""
-    bring_rows(writer)
-    return [*ask_for_tables(writer, writer.body), *_load_early(writer)]
-
-
-def _load_early(writer: KernelWriter) -> list[Any]:
+def load_early(writer: KernelWriter) -> list[Any]:
     """Load the tiles of a program without loops, if most of them are of what other kernels made.
     Returns the loads that are written then, and leaves in `writer.early` the registers of a thread
     that they take."""

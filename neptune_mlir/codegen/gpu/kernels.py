@@ -36,9 +36,10 @@ from neptune_mlir.analysis.tiles import (
     tuned,
     view_source,
 )
+from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
-from neptune_mlir.codegen.gpu.early_loads import begin
+from neptune_mlir.codegen.gpu.early_loads import load_early
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kept import KeptLoop
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
@@ -125,7 +126,8 @@ class KernelWriter:
         self.memory = Memory(s, self.threads, smem)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.program_position(block)
-        early = begin(self)
+        bring_rows(self)
+        early = load_early(self)
         for op in self.body.operations:
             if op.operation not in early:
                 self.write_op(op.operation)

@@ -86,6 +86,11 @@ def keep_loop() -> None:
     asm('.pragma "nounroll";', "")
 
 
+def bring_near(pointer: Any) -> None:
+    """Ask the first-level cache for what stands at an address, which may be none."""
+    asm("prefetch.global.L1 [$0];", "l", [pointer])
+
+
 def unknown(word: Any) -> Any:
     """The same i32 value, of which the optimizer knows nothing: what is computed from it is
     computed here."""

@@ -43,7 +43,6 @@ def _of_words(text: str, chosen: int) -> str:
 class Nvidia(Chip):
     columns = 2  # one ldmatrix brings 4 pieces of 8x8: two of B
     copies_ahead = True
-    brings_near = True
     guards = True
 
     def shared_symbol(self, kernel: str) -> str:
@@ -75,9 +74,6 @@ class Nvidia(Chip):
             "@p cp.async.bulk.prefetch.L2.global [$2], $3;\n}",
             "r,r,l,r", [s.value(thread, s.i32), row, pointer, count],
         )  # fmt: skip
-
-    def bring_near(self, pointer: Any) -> None:
-        asm("prefetch.global.L1 [$0];", "l", [pointer])
 
     @property
     def adds(self) -> int:  # type: ignore[override]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import Window, chooses_scalars, load_window, nested
 from neptune_mlir.codegen.gpu.memory import under
-from neptune_mlir.codegen.gpu.tables_ahead import ask_for_tables
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy, in_one_box
 from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces
+from neptune_mlir.codegen.nvidia.tables_ahead import ask_for_tables
 from neptune_mlir.dialects.op_names import PUT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
@@ -55,11 +55,8 @@ class Producer:
     def write_program(self, block: Any) -> None:
         """The producer's part of one program. What its loops look up, and what says how long they
         are, is asked for first: it is on its way while the first copies start."""
-        written = ask_for_tables(self.kernel, block)
         numbers = [op.operation for op in block.operations if _gives_numbers(op.operation)]
-        for op in numbers:
-            if op not in written:
-                self.kernel.write_op(op)
+        ask_for_tables(self.kernel, block, numbers)
         self.write(block, numbers)
 
     def write(self, block: Any, written: Sequence[Any] = ()) -> None:

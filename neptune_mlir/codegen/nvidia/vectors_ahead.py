@@ -42,4 +42,4 @@ def bring_next(writer: SpecializedWriter, op: Any) -> None:
     mine = s.mul(s.op("arith.index_cast", [lane], s.index), -(-size // lanes))
     mine = mine if size % lanes == 0 else s.mod(mine, size)
     there = replace(window, offsets=tuple(offsets))
-    writer.chip.bring_near(writer.memory.address(writer.arrays[found.tensor], there, [mine]))
+    hopper.bring_near(writer.memory.address(writer.arrays[found.tensor], there, [mine]))
