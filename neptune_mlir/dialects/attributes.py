@@ -248,7 +248,7 @@ FEW_ROWS = Attribute(
 )  # fmt: skip
 PRODUCT = Attribute(
     "product", NUMBERS, "neptune.stream",
-    "axes of rows, columns and the sum of a product that is cut along its sum",
+    "a product that is cut along its sum: rows, columns, sum; 1: rows are computed",
     writers=("transforms.schedule.product_axes",),
     readers=("pipelines.product_cases",),
 )  # fmt: skip
