@@ -41,6 +41,7 @@ from neptune_mlir.torch.distributed.exchange import (
     RingGifts,
     all_gather,
     answering,
+    groups_of,
 )
 from neptune_mlir.torch.distributed.kernels import ShardKernels, call
 
@@ -244,9 +245,22 @@ class _ShardCall:
 
     def _step_at_once(self, reader: int) -> int:
         """How many positions of all lanes a process gets first; 0: it gets lanes."""
+        return self.schedule.step_at_once(reader, self._lanes)
+
+    def _last_lanes(self, coming: Sequence[torch.Tensor]) -> int:
+        """See `ShardSchedule.last_lanes`."""
+        if self.device.type != "cuda":
+            return 0
+        groups = groups_of(self._lanes, sum(x.numel() * x.element_size() for x in coming))
+        chip = torch.cuda.get_device_properties(self.device)
+        return self.schedule.last_lanes(
+            self.rank, self._lanes, groups, chip.multi_processor_count
+        )
+
+    @property
+    def _lanes(self) -> int:
         axes = self.plan.joins[self.traveling].results[0].axes or ()
-        lanes = axes[: axes.index(self.plan.axes[0])]
-        return self.schedule.step_at_once(reader, math.prod(self.extents[a] for a in lanes))
+        return math.prod(self.extents[a] for a in axes[: axes.index(self.plan.axes[0])])
 
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
@@ -320,7 +334,7 @@ class _ShardCall:
                     second.narrow(dim, 0, high - found.border))  # fmt: skip
             if not self.copies:
                 return torch.cat(pair, dim)
-            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout, step)
+            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout, step, last)
 
         def is_both(call: Call) -> bool:
             return found.has_both(call, self.traveling)
@@ -328,6 +342,7 @@ class _ShardCall:
         # where all programs that wait run at once, those that wait for nobody are first, and they
         # take over where these end; else they are first, and the others fill their end
         step = self._step_at_once(rank)
+        last = 0 if step else self._last_lanes(list(theirs.values()))
         beside = self._beside(len(found.calls) > 1)
         if isinstance(exchange, CopyExchange) and not step:
             beside.follow(exchange.side)  # in graphs nothing else says which is first
