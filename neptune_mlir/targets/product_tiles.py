@@ -33,7 +33,7 @@ AROUND = 520  # cycles of a program in front of its first step and behind its la
 JOIN = 4000  # of the launch that joins chunks
 JOINED = 12  # bytes of a cycle that a multiprocessor writes, and reads again, of chunks
 REDUCED = 2  # cycles for 16 elements of a tile that is reduced
-COMPUTED = 210  # of a step in which a group computes its factor
+COMPUTED = 230  # of a step in which a group computes its factor
 WORD = 4  # bytes of an element of what is joined
 
 

@@ -134,9 +134,12 @@ def note_product(
 ) -> None:  # fmt: skip
     """Note the axes of a product that is cut along its sum: that sums over nothing but the stream,
     or whose columns are streamed; and whether programs compute its factor of rows. (Not of one
-    with another factor that they compute.) Where programs compute none, the copy engine brings both
-    and makes 0 of what is beyond the sum's end, so its last tile is one of the same loop (`clipped`:
-    the axis): a tile behind the loop would have slots of its own, and the loop half as many."""
+    with another factor that they compute.)
+
+    Where programs compute none, the copy engine brings both and makes 0 of what is beyond the sum's
+    end. So the last tile is one of the same loop (`clipped`: the axis): a tile behind it would have
+    slots of its own, and the loop half as many.
+    """
     bodies = {nest.key: nest.body for nest in nests if nest.body is not None}
     computed = [
         f for _, *both in contractions(nests) for f in both
