@@ -53,8 +53,8 @@ CHIP = Attribute(
     "the target that the program is compiled for",
     writers=("pipelines.lowering",),
     readers=(
-        "analysis.paged_reads", "transforms.gpu.longest_first", "transforms.schedule.cut_rows",
-        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+        "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.tiling.lower_to_tiles",
+        "transforms.fusion.inline_maps", "transforms.gpu.longest_first", "transforms.schedule.tile",
         "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
