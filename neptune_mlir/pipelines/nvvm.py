@@ -78,10 +78,11 @@ APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 def ways(target: str) -> tuple[Way, ...]:
     """How tile programs may be made for a chip, the best first."""
     shared = nvidia(target).shared_block >> 10
-    cut = CUT_PORTABLE
+    cut = tuple(way.within(shared) for way in CUT_PORTABLE)
+    whole = Way(KNOBS).within(shared).knobs
     portable = tuple(
         Way(
-            {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
+            {**whole, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
             spills=held == PRODUCT_WORDS[-1],
             cut=cut,
             lengths=SHORT_STREAMS,
@@ -99,7 +100,7 @@ def ways(target: str) -> tuple[Way, ...]:
     groups = Way(CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups")
     cut = (groups, *cut)
     portable = tuple(replace(way, cut=cut) for way in portable)
-    specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
+    specialised = {**whole, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2"), "ahead": ("few:1",)}
     groups_alone = Way(

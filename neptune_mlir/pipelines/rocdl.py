@@ -39,9 +39,10 @@ def ways(target: str) -> tuple[Way, ...]:
     """The tile sizes to try on a chip, each if shared memory holds its tiles; the first whose code
     spills no register is taken."""
     chip = amd(target)
-    private = _CHUNKS.format(chip.wave // 2, 2 * chip.units)
+    shared = f"shared:{chip.shared_block >> 10}"
+    private = f"{_CHUNKS.format(chip.wave // 2, 2 * chip.units)};{shared}"
     # Last, the rule by what a block can have: it cuts streams inside streams, too.
-    rule = f"held:{PRODUCT_WORDS[0]};shared:{chip.shared_block >> 10};least:16"
+    rule = f"held:{PRODUCT_WORDS[0]};{shared};least:16"
     knobs = [
         {"streamed": streamed, "ahead": streamed, "private": private}
         for streamed in (*_TILES[chip.wave], rule)

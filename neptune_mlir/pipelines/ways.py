@@ -54,6 +54,14 @@ class Way:
         """Whether it is for tiles of so many rows, and knows a schedule."""
         return schedule in self.knobs and self.least <= rows <= (self.most or rows)
 
+    def within(self, shared: int) -> Way:
+        """This way with so many KiB of shared memory for tiles of streams in chunks."""
+        way = self
+        for schedule in self.knobs:
+            if schedule in ("private", "ahead_private"):
+                way = way.bound(schedule, f"shared:{shared}")
+        return way
+
     def bound(self, schedule: str, knob: str) -> Way:
         """This way with one more knob (`name:value`) of a schedule."""
         knobs = ";".join(filter(None, [self.knobs.get(schedule, ""), knob]))

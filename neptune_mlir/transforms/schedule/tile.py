@@ -12,8 +12,9 @@ looks at the part that an axis plays, never at what the program is for:
   is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
   rows share), else 64; of those that its partner has the last is rows, 64. Columns of other
   contractions of these rows are like it, all others 1;
-* where the target says what a program may hold (`held`, `shared`), rows and the streamed axis of
-  a contraction take the first sizes of `tile_room.py` that fit;
+* where the target says what a program may hold (`held`), rows and the streamed axis of a
+  contraction take the first sizes of `tile_room.py` that fit; where it says what shared memory has
+  alone (`shared`), a tile that has no place there even once has fewer points of the stream;
 * where the target says so, a stream without a contraction takes whole rows, or what divides them,
   if it reads along these: a tile of ROW elements, or fewer where registers are few. On chips where
   a row may have a program of many warps (`row_warps`), so does a reduction alone; a row that is
@@ -278,12 +279,12 @@ def _product_tile(
         reduced = {a for nest in nests for a in nest.own_axes}
         note_product(op, nests, row, column, axis, reduced, deep)
         uncut = uncut and (deep or at_most(domain[column], cut))
-    elif wishes.held and axis is not None:
+    elif axis is not None and (wishes.held or wishes.shared):
         columns = {} if column is None else {column: domain[column] if uncut else 64}
         rest = {a: sizes[a] or domain[a] for a in sizes} | columns
         rest |= {a: domain[a] if a in whole else 64 for a in more}
         room = Room(wishes.held, wishes.shared << 10)
-        rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
+        rows, stream = fitting_sizes(nests, domain, rest, row, axis, (rows, stream), room)
         rest |= {**dict.fromkeys(row, rows), axis: stream}
         uncut = uncut and not overfull(nests, rest, domain, axis, room)
     across = {} if column is None else {column: 0 if uncut else cut}

@@ -76,16 +76,24 @@ def taken(
 
 
 def fitting_sizes(
-    nests: Sequence[FusedNest], extent: Mapping[int, int], rows: Sequence[int], stream: int,
-    asked: tuple[int, int], room: Room,
+    nests: Sequence[FusedNest], domain: Sequence[int], extent: Mapping[int, int],
+    rows: Sequence[int], stream: int, asked: tuple[int, int], room: Room,
 ) -> tuple[int, int]:  # fmt: skip
-    """The first of SIZES, for row axes and for the streamed axis, that fits.
+    """The first of SIZES, for row axes and for the streamed axis, that fits. Where registers are
+    not counted, those asked, or of 64 points: fewer of the stream, if they find no place even once.
 
     Args:
+        domain: the extents of all axes.
         extent: points of a tile along each other axis.
         rows: the row axes.
         asked: rows and streamed elements that are settled (0: not).
     """
+    if not room.registers:
+        best = (asked[0] or 64, asked[1] or 64)
+        here = {**extent, **dict.fromkeys(rows, best[0]), stream: best[1]}
+        if overfull(nests, here, domain, stream, room):
+            return asked[0], _narrowed(nests, here, stream, room)
+        return asked
     best = (0, 0)
     for size in SIZES:
         best = (asked[0] or size[0], asked[1] or size[1])
