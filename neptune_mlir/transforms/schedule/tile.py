@@ -7,7 +7,8 @@ looks at the part that an axis plays, never at what the program is for:
 * the streamed axis: 64 with a contraction in the kernel, 256 without; 1 where it numbers products
   (all operands have it: a gradient that is summed over a batch);
 * other reduced axes: uncut when static and at most 512; else 64, or 256 when the kernel has
-  neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
+  neither a contraction nor a contiguous parallel axis; a chunk axis is never cut; those of a
+  contraction alone are cut until its factors fit what the target says (`shared`);
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
   is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
   rows share), else 64; of those that its partner has the last is rows, 64. Columns of other
@@ -106,11 +107,18 @@ from neptune_mlir.transforms.schedule.tile_cuts import (
     tiles_beside,
     within_pages,
 )
-from neptune_mlir.transforms.schedule.tile_room import Room, fitting_sizes, narrow_axes, overfull
+from neptune_mlir.transforms.schedule.tile_room import (
+    Room,
+    fewer_reduced,
+    fitting_sizes,
+    narrow_axes,
+    overfull,
+)
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
 WHOLE_REDUCED = WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
+COLUMNS = (64, 32, 16)  # of a tile that does not have all
 JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 LONG_TILE = 1024  # elements of one row, on CPUs: sums are folded and corrected once for so many
@@ -286,10 +294,17 @@ def _product_tile(
         room = Room(wishes.held, wishes.shared << 10)
         rows, stream = fitting_sizes(nests, domain, rest, row, axis, (rows, stream), room)
         rest |= {**dict.fromkeys(row, rows), axis: stream}
-        uncut = uncut and not overfull(nests, rest, domain, axis, room)
+        if column is not None and overfull(nests, rest, domain, axis, room):
+            parts = (n for n in COLUMNS if not overfull(nests, rest | {column: n}, domain, axis, room))
+            uncut, cut = False, next(parts, cut)
     across = {} if column is None else {column: 0 if uncut else cut}
     sizes.update(dict.fromkeys(row, rows or 64) | across)
     sizes.update((a, 0 if a in whole else cut) for a in more)
+    if axis is None and wishes.shared:
+        here = {a: n or domain[a] for a, n in sizes.items()}
+        order = _outer_first({a for nest in nests for a in nest.reduced_axes}, nests)
+        room = Room(0, wishes.shared << 10)
+        sizes.update(fewer_reduced(nests, here, domain, order, room))
     return row, column, stream
 
 

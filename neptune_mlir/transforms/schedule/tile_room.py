@@ -24,6 +24,7 @@ from neptune_mlir.targets.resources import LOADED
 SIZES = (
     (128, 64), (128, 32), (64, 64), (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
 )  # fmt: skip
+NO_STREAM = -1  # in place of a streamed axis
 STAGES = 2  # tiles of the stream in shared memory at once
 BYTES = {"f16": 2, "bf16": 2, "f64": 8, "i8": 1, "f8E4M3FN": 1}
 
@@ -120,6 +121,21 @@ def _narrowed(
     return points
 
 
+def fewer_reduced(
+    nests: Sequence[FusedNest], extent: Mapping[int, int], domain: Sequence[int],
+    order: Sequence[int], room: Room,
+) -> dict[int, int]:  # fmt: skip
+    """The axes to cut, of those that a product without a stream sums over, so that its factors find
+    a place in shared memory: in this order, and to how many points. (A quarter of it is left.)"""
+    here, found = _within(extent, domain), {}
+    if not overfull(nests, extent, domain, NO_STREAM, room):
+        return {}
+    for axis in order:
+        while here[axis] > 1 and 4 * taken(nests, here, NO_STREAM).shared > 3 * room.shared:
+            here[axis] = found[axis] = here[axis] // 2
+    return found
+
+
 def overfull(
     nests: Sequence[FusedNest], extent: Mapping[int, int], domain: Sequence[int], stream: int,
     room: Room,
@@ -127,5 +143,9 @@ def overfull(
     """Whether tiles of so many points, as far as there are that many, find no place in shared
     memory even once: then columns, which a tile else has all of, have to be cut. (Each program of a
     part of them computes again what is computed of their rows; else there is no program.)"""
-    here = {a: n if domain[a] == DYNAMIC else min(n, domain[a]) for a, n in extent.items()}
+    here = _within(extent, domain)
     return 0 < room.shared < taken(nests, here, stream, stages=1).shared
+
+
+def _within(extent: Mapping[int, int], domain: Sequence[int]) -> dict[int, int]:
+    return {a: n if domain[a] == DYNAMIC else min(n, domain[a]) for a, n in extent.items()}
