@@ -25,10 +25,12 @@ from neptune_mlir.algebra.facts import has_ref, kind
 from neptune_mlir.algebra.moments import mean_of, moments
 from neptune_mlir.algebra.operators import INJECTIVE
 from neptune_mlir.algebra.poly import (
+    ONE,
     Mono,
     Poly,
     TooComplex,
     add,
+    is_indicator,
     is_sum,
     make_mono,
     mono_key,
@@ -248,21 +250,29 @@ def _several(chain: Chain, name: str, parts: list[Part], dtype: str) -> Term:
     """f = Σ g_i(x)·φ_i(t): one accumulator (or a family of moments) per distinct φ_i."""
     groups: dict[tuple, Poly] = {}
     for p in parts:
-        key = (p.keep, p.differences, p.behind)
+        times, p = _counted(chain, p) if len(parts) > 1 else (ONE, p)
+        key = (p.keep, p.differences, p.behind, times)
         groups[key] = add(groups.get(key, {}), {p.data: p.coefficient})
     if len(groups) > 1:
         chain.step(f"augmented: a sum of {len(groups)} terms that move differently")
     finals = []
-    for i, ((keep, differences, behind), weight) in enumerate(groups.items()):
+    for i, ((keep, differences, behind, times), weight) in enumerate(groups.items()):
         own = name if len(groups) == 1 and not behind else chain.fresh(f"{name}.{i}")
         if differences:
             value = moments(chain, own, weight, keep, differences, dtype)
         else:
-            body = to_term(_times_mono(weight, keep), dtype)
+            body = to_term({mono_mul(m, keep): c for m, c in weight.items()}, dtype)
             value = acc(accumulate(chain, own, body, keep, dtype), dtype)
+        value = value if times == 1 else make("mul", value, const(float(times), dtype))
         finals.append(_scale(value, behind, dtype))
     return reduce(lambda a, b: make("add", a, b), finals)
 
 
-def _times_mono(p: Poly, m: Mono) -> Poly:
-    return {mono_mul(k, m): c for k, c in p.items()}
+def _counted(chain: Chain, part: Part) -> tuple[Fraction, Part]:
+    """Of a term that is one number c all along the stream, or 0 where a condition hides it, the
+    factors of c move behind. n c is rounded once; the roundings of c + c + ... are all alike."""
+    moves = make_mono((t, e) for t, e in part.data if not chain.varies(t))
+    count = make_mono(f for f in part.data if f not in moves)
+    if part.keep or part.differences or not all(is_indicator(t) for t, _ in count):
+        return ONE, part
+    return part.coefficient, Part(ONE, count, (), mono_mul(part.behind, moves), ())

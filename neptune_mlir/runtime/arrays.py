@@ -51,7 +51,8 @@ class Behind:
     """The second of two arrays that are one along dimension `dim`, where it begins there, and what
     of both is still on its way: positions from `low` to `high`. The word at address `word` counts
     the lanes of it that have come, or with `step` the positions of all lanes, from the last one
-    down: so many, then the rest. A kernel waits for them `timeout` milliseconds."""
+    down: so many, then the rest. A kernel waits for them `timeout` milliseconds. `last`: see
+    `ArraysInTwo`."""
 
     view: ArrayView
     dim: int
@@ -61,6 +62,7 @@ class Behind:
     word: int = 0
     timeout: int = 0
     step: int = 0
+    last: int = 0
 
 
 @dataclass(frozen=True)

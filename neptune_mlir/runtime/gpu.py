@@ -160,7 +160,9 @@ class GpuExecutable:
                 second = glance(value.arrays[1])
                 if second is None or second[1] is None:
                     return None, addresses
-                key.append((second[0], value.dim, value.late, value.timeout, value.step))
+                key.append(
+                    (second[0], value.dim, value.late, value.timeout, value.step, value.last)
+                )
                 behind += [second[1], value.word]
             seen = glance(first_of(value))
             if seen is None:

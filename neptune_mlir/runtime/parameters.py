@@ -88,8 +88,8 @@ def in_two(array: ArrayView, dim: int) -> list[Any]:
     if found.step:
         steps = [0] * len(steps)
     row = int(found.step > 0)
-    numbers = (found.begin, found.low, found.high, found.timeout, found.step, row, *steps)
-    return [ctypes.c_void_p(found.word), *map(ctypes.c_int32, numbers)]
+    numbers = (found.begin, found.low, found.high, found.timeout, found.step, row, found.last)
+    return [ctypes.c_void_p(found.word), *map(ctypes.c_int32, (*numbers, *steps))]
 
 
 def tensor_map(

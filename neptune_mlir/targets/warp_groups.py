@@ -10,6 +10,7 @@ CHUNK = 8  # elements of 16 bits that the copy engine moves at least
 DEEP, WIDE = 16, 8  # what depths (of 16 bits) and widths of products are multiples of
 WIDEST = 256  # columns of a product
 ROW = 128  # bytes of a row of a panel
+F32_PANEL = ROW // 4  # columns of f32 in one
 ATOM = 1024  # bytes after which the swizzle repeats
 # registers a thread of the producer and of the consumers, by how many consumer groups a block has,
 # and how many blocks a multiprocessor

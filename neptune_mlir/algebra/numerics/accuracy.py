@@ -29,8 +29,9 @@ Both are measured against the program in float64. The rule, for every result:
   program rounds it to on the way: which way a number falls there is luck, which a last place of
   the inputs does not move. The error of a row (the last dimension; each element
   of a vector is a row) is the norm of the difference over the norm of the row, in ulps of the
-  result's type; that of a result is its worst row's. So a row of large numbers hides no error of
-  a small one, and the cancellation in one element of a product decides nothing.
+  result's type; that of a result is its worst row's. A row of which the unfused program loses an
+  eighth is compared with itself alone, and is no bound for others. So a row of large numbers hides
+  no error of a small one, and the cancellation in one element of a product decides nothing.
 * Rounding is luck, most of all in results of few elements. What exceeds the bound is run again
   on inputs that differ in the last place, and the bound holds for the root mean square over these,
   which is known the better the more there are: what is close to the bound is run more often.
@@ -187,18 +188,21 @@ def kinds(values: Array) -> Array:
 
 def frobenius(got: Array, wanted: Array) -> float:
     """Norm of the difference over that of `wanted`, where both are finite."""
-    both = np.isfinite(got) & np.isfinite(wanted)
-    return _ratio(norm(np.where(both, got - wanted, 0.0)), norm(np.where(both, wanted, 0.0)))
+    return _worst_frobenius(got[None], wanted[None])
+
+
+def _worst_frobenius(got: Array, wanted: Array) -> float:
+    """The largest of several runs, which the first dimension counts."""
+    both = (np.isfinite(got) & np.isfinite(wanted)).reshape(len(got), -1)
+    got, wanted = got.reshape(both.shape), wanted.reshape(both.shape)
+    error, scale = norm(np.where(both, got - wanted, 0.0), 1), norm(np.where(both, wanted, 0.0), 1)
+    return float((error / np.where(scale == 0, 1.0, scale)).max())
 
 
 def _spread(rows: Array, values: Array) -> Array:
-    """What holds of rows, for each of their elements."""
-    width = values.shape[-1] if values.ndim > 1 else 1
-    return np.broadcast_to(rows[:, None], (rows.shape[0], width)).reshape(values.shape)
-
-
-def _ratio(error: Any, scale: Any) -> float:
-    return float(error / scale) if scale else float(error)
+    """What holds of rows, for each of their elements; the first dimension counts runs."""
+    width = values.shape[-1] if values.ndim > 2 else 1
+    return np.broadcast_to(rows[..., None], (*rows.shape, width)).reshape(values.shape)
 
 
 def norm(values: Array, axis: int | None = None) -> Array:
@@ -221,7 +225,6 @@ class Comparison:
     together: bool = False  # rows near the ends of the range are not compared
     beyond: bool = False  # the product of the arguments is past them: nothing is
     within: float = 1.0  # what part of the bound is asked for
-    apart: bool = False  # rows that the unfused program loses are compared with themselves alone
     step: float = 0.0  # the part of themselves by which the arguments of further runs move
     beside: float | None = None  # the excess on inputs further away, where that decides
     runs: int = 0
@@ -243,14 +246,20 @@ class Comparison:
     _exact: list[Array] = field(default_factory=list)
     _moved: tuple[int, Array] | None = None  # `_movement`, by how many runs
 
-    def add(
+    def add(self, fused: Any, unfused: Any, exact: Any) -> None:
+        """One run."""
+        one, two, three = (np.asarray(a)[None] for a in (fused, unfused, exact))
+        self.add_runs(one, two, three)
+
+    def add_runs(
         self, fused: Any, unfused: Any, exact: Any, near: Sequence[Any] = (),
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
-        moved: Sequence[Any] = (), limit: Any = None, otherwise: Iterable[Any] = (),
+        moved: Sequence[Any] = (), limit: Any = None, otherwise: Sequence[Iterable[Any]] = (),
     ) -> None:  # fmt: skip
-        """One run. Arrays are float64, `exact` before any rounding. Given once, for the first
-        run: `near`, `exact` of inputs that differ in the last places of float64, and `unequal`,
+        """Several runs, which the first dimension of results counts. Arrays are float64, `exact`
+        before any rounding. Given once, for the first run and without that dimension: `near`,
+        `exact` of inputs that differ in the last places of float64, and `unequal`,
         `exact` of inputs of which none equal each other any more; `jittered`, `unfused` with sums
         in other orders, and of inputs that differ in the last place; `moved`, `exact` of such
         inputs, constants as they are. `others`: `exact` with other
@@ -258,32 +267,35 @@ class Comparison:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
         have. `limit`: `exact` with very large numbers for infinities, where there are any.
-        `otherwise`: the program as written with other roundings; asked where nothing else helps."""
+        `otherwise`: of each run the program as written with other roundings; asked where nothing
+        else helps."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
-        self.runs += 1
+        self.runs += len(fused)
         if fused.shape != exact.shape:
-            self._stranger(max(fused.size, 1), f"shape {fused.shape} instead of {exact.shape}")
+            shapes = f"shape {fused.shape[1:]} instead of {exact.shape[1:]}"
+            self._stranger(len(fused) * max(fused[0].size, 1), shapes)
             return
         if self.dtype not in EPSILON:
             wrong = (fused != unfused) & (fused != exact)
             self._count(wrong, fused, unfused)
             return
         with np.errstate(all="ignore"):
-            for other in unequal:
-                finite = np.isfinite(exact) & np.isfinite(other)
-                made = self._rows(np.where(finite, other - exact, 0.0))
-                self._made = made if self._made is None else np.maximum(self._made, made)
+            if unequal:
+                several = np.stack(unequal)
+                finite = np.isfinite(exact) & np.isfinite(several)
+                made = self._rows(np.where(finite, several - exact, 0.0))
+                self._made = np.maximum.reduce(made)
             if near or self._unknown is None:
-                self._unknown, self._loud = np.zeros((2, *exact.shape), bool)
-            for other in near:
-                self._unknown |= self._apart(exact, np.asarray(other))
+                self._unknown, self._loud = np.zeros((2, *exact.shape[1:]), bool)
+            if near:
+                self._unknown |= self._apart(exact, np.stack(near)).any(0)
             unknown = self._unknown | self._at_the_ends(exact) if self.together else self._unknown
             unknown = unknown | self.beyond | hidden
             both = np.stack([kinds(rounded(exact, self.dtype)), kinds(unfused)])
-            self._kinds = both if self._kinds is None else self._kinds
+            self._kinds = both[:, :1] if self._kinds is None else self._kinds
             unknown = unknown | (both != self._kinds).any(0)
-            for other in jittered:
-                self._loud |= ~np.isfinite(other)
+            if jittered:
+                self._loud |= ~np.isfinite(np.stack(jittered)).all(0)
             anything = np.zeros(exact.shape, bool)
             for other in others:
                 anything |= (exact != other) & ~(np.isnan(exact) & np.isnan(other))
@@ -299,14 +311,14 @@ class Comparison:
     def _count(self, wrong: Array, fused: Array, unfused: Array) -> None:
         if wrong.any():
             at = tuple(int(k) for k in np.argwhere(wrong)[0])
-            place = f"[{', '.join(map(str, at))}]"
+            place = f"[{', '.join(map(str, at[1:]))}]"
             text = f"element {place} is {fused[at]:.6g}, unfused {unfused[at]:.6g}"
             self._stranger(int(wrong.sum()), text)
 
     def _apart(self, exact: Array, near: Array) -> Array:
-        """Which elements are in rows that float64 does not know."""
+        """Which elements are in rows that float64 does not know, beside each of some inputs."""
         if not exact.size:
-            return np.zeros(exact.shape, bool)
+            return np.zeros(near.shape, bool)
         here, there = rounded(exact, self.dtype), rounded(near, self.dtype)
         finite = np.isfinite(here) & np.isfinite(there)
         moved = self._rows(np.where(finite, exact - near, 0.0))
@@ -316,7 +328,7 @@ class Comparison:
         limit = EPSILON[self.dtype] / 4 * np.maximum(size, SMALLEST[self.dtype])
         if self.dtype == "f64":
             limit = self.bound_of(0.0) * EPSILON["f64"] * size
-        return _spread(moved > limit, exact) | (kinds(here) != kinds(there))
+        return _spread(moved > limit, near) | (kinds(here) != kinds(there))
 
     def _at_the_ends(self, exact: Array) -> Array:
         """Which elements are in rows that may overflow or vanish."""
@@ -326,7 +338,7 @@ class Comparison:
 
     def _patterns(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array,
-        ranged: Any, ways: Sequence[Any], limit: Any, otherwise: Iterable[Any],
+        ranged: Any, ways: Sequence[Any], limit: Any, otherwise: Sequence[Iterable[Any]],
     ) -> None:  # fmt: skip
         of_fused, of_unfused = kinds(fused), kinds(unfused)
         of_exact = kinds(rounded(exact, self.dtype))
@@ -352,12 +364,13 @@ class Comparison:
             right |= (of_exact == 3) & (of_unfused == 3) & infinite
         for way in ways:  # whether it is a NaN is luck
             right |= (of_exact == 3) & (of_unfused == 3) & np.isfinite(way)
-        self.overflows = max(self.overflows, int(left.sum()))
+        self.overflows = max(self.overflows, int(left.reshape(len(left), -1).sum(1).max()))
         right |= unknown
-        for rounded_so in otherwise:
-            if right.all():
-                break
-            right |= of_fused == kinds(np.asarray(rounded_so))
+        for k, of_run in enumerate(otherwise):
+            for rounded_so in of_run:
+                if right[k].all():
+                    break
+                right[k] |= of_fused[k] == kinds(np.asarray(rounded_so))
         self._count(~right, fused, unfused)
 
     def _garbage(self, unfused: Array, exact: Array, known: Array) -> Array:
@@ -376,9 +389,10 @@ class Comparison:
         return _spread((off > limit * size) & (still < SMALL_PRODUCTS * off), exact)
 
     def _rows(self, values: Array) -> Array:
-        """The norms of the rows."""
-        width = values.shape[-1] if values.ndim > 1 else 1
-        return norm(values.reshape(-1, width) if values.size else values.reshape(0, 1), 1)
+        """The norms of the rows, by run."""
+        width = values.shape[-1] if values.ndim > 2 else 1
+        shape = (len(values), -1, width) if values.size else (len(values), 0, 1)
+        return norm(values.reshape(shape), 2)
 
     def _errors(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, ranged: Any,
@@ -396,25 +410,21 @@ class Comparison:
             return self._rows(np.where(compared & ~right, got - exact, 0.0))
 
         if ranged is not None:
-            self._ranged.append(errors(np.asarray(ranged)))
+            self._ranged += [*errors(np.asarray(ranged))]
         if ranged is None:
-            rows = self._rows(compared & lost) > 0
+            rows = np.any(self._rows(compared & lost) > 0, 0)
             self._lost = rows if self._lost is None else self._lost | rows
         else:
             unfused = np.where(lost, ranged, unfused)
-        self._fused.append(errors(fused))
-        self._unfused.append(errors(unfused))
-        self._sizes.append(self._rows(known))
-        self._exact.append(known)
-        self.frobenius_fused = max(self.frobenius_fused, frobenius(fused, exact))
-        self.frobenius_unfused = max(self.frobenius_unfused, frobenius(unfused, exact))
+        self._fused += [*errors(fused)]
+        self._unfused += [*errors(unfused)]
+        self._sizes += [*self._rows(known)]
+        self._exact += [*known]
+        self.frobenius_fused = max(self.frobenius_fused, _worst_frobenius(fused, exact))
+        self.frobenius_unfused = max(self.frobenius_unfused, _worst_frobenius(unfused, exact))
         both = np.isfinite(fused) & np.isfinite(unfused)
         apart = np.abs(np.where(both, fused - unfused, 0.0))
         self.difference = max(self.difference, float(apart.max(initial=0.0)))
-
-    def _ulps(self, errors: Sequence[Array]) -> float:
-        """The worst row's error in ulps, its root mean square over the runs."""
-        return float(self._by_row(errors).max(initial=0.0))
 
     def _by_row(self, errors: Sequence[Array]) -> Array:
         if not errors:
@@ -484,22 +494,36 @@ class Comparison:
 
     @property
     def fused(self) -> float:
-        """The error of the fused program in ulps."""
-        return self._ulps(self._fused)
+        """The error of the fused program in ulps, in the row that is nearest to its bound."""
+        return self._of_worst(self._by_row(self._fused))
 
     @property
     def unfused(self) -> float:
-        return self._ulps(self._unfused)
+        """What that error is compared with: the program as written has it there, or in another
+        row."""
+        return self._of_worst(self._bases())
 
     @property
     def bound(self) -> float:
         """What the error of the fused program may be, in ulps."""
         return self.bound_of(self.unfused)
 
-    def bound_of(self, unfused: float) -> float:
+    def bound_of(self, unfused: Any) -> Any:
         if self.slack is not None:
             return TIMES * unfused + self.slack
-        return float(bound(unfused, self.dtype)) if self.dtype in SLACK else TIMES * unfused
+        return bound(unfused, self.dtype) if self.dtype in SLACK else TIMES * unfused
+
+    def _bases(self) -> Array:
+        by_row = self._by_row(self._unfused)
+        return bases(by_row, self.dtype) if self.dtype in EPSILON else by_row
+
+    def _over_bounds(self) -> Array:
+        """The error of each row that counts, over its bound."""
+        by_row, limit = self._judged_rows(), self.bound_of(self._bases())
+        return np.asarray(np.divide(by_row, limit, out=np.zeros_like(by_row), where=by_row != 0))
+
+    def _of_worst(self, by_row: Array) -> float:
+        return float(by_row[np.argmax(self._over_bounds())]) if by_row.size else 0.0
 
     @property
     def excess(self) -> float:
@@ -509,13 +533,7 @@ class Comparison:
             return float(np.inf)
         if self.beside is not None:
             return self.beside
-        by_row = self._judged_rows()
-        if self.apart and self.dtype in EPSILON and by_row.size:
-            base = bases(self._by_row(self._unfused), self.dtype)
-            slack = self.bound_of(0.0)
-            return float((by_row / (TIMES * base + slack)).max())
-        found = float(by_row.max(initial=0.0))
-        return found / self.bound if found else 0.0
+        return float(self._over_bounds().max(initial=0.0))
 
     def _judged_rows(self) -> Array:
         """The error of each row, where it counts."""
@@ -535,7 +553,7 @@ class Comparison:
             turned: this input, the program as written with other roundings; None where there are
                 none (f64), and its errors on the other inputs count.
         """
-        over = self._judged_rows() > self.within * self.bound
+        over = self._over_bounds() > self.within
         most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
         if len(self._ranged) == self.runs:  # what range takes no rounding in its place shows
             taken = self._by_row(self._ranged) < SMALL_PRODUCTS * self._by_row(self._unfused)
@@ -557,7 +575,8 @@ class Comparison:
         alike &= (here <= ALIKE * there) & (there <= ALIKE * here)
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)
-        bound = np.maximum(away.bound, np.where(times > TIMES, times * unfused, 0.0))
+        limit = away.bound_of(away._bases())
+        bound = np.maximum(limit, np.where(times > TIMES, times * unfused, 0.0))
         if self._made is not None:  # zeros: in what the program as written makes of others
             zeros = self._nothing(self._sizes[0]) & self._nothing(size)
             alike |= zeros

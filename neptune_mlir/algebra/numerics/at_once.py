@@ -25,7 +25,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     norm,
     rounded,
 )
-from neptune_mlir.algebra.numerics.judge import FAR
+from neptune_mlir.algebra.numerics.judge import far_from_one
 
 STRANGE = 1e30  # an infinity or a NaN where there is none, nor is the program as written right
 
@@ -43,7 +43,7 @@ def excess_at_once(
         three: the results fused, as written and in float64, each with inputs first.
         results: their element types.
     """
-    together, beyond = _far(stacks, arguments)
+    together, beyond = far_from_one(stacks, arguments)
     found = np.zeros(len(together))
     with np.errstate(all="ignore"):
         for dtype, fused, unfused, exact in zip(results, *three, strict=True):
@@ -54,22 +54,6 @@ def excess_at_once(
                 excess = np.where(wrong.reshape(len(found), -1).any(1), np.inf, 0.0)
             found = np.maximum(found, excess)
     return found
-
-
-def _far(stacks: Sequence[Any], dtypes: Sequence[str]) -> tuple[Array, Array]:
-    """`Programs.far` of each input."""
-    count = len(stacks[0])
-    number, product = np.zeros(count, int), np.ones(count)
-    for stack, dtype in zip(stacks, dtypes, strict=True):
-        if dtype in EPSILON:
-            sizes = np.abs(np.asarray(stack, np.float64)).reshape(count, -1)
-            size = sizes.max(1, where=np.isfinite(sizes), initial=0.0)
-            far = (size > FAR) | ((size > 0) & (size < 1 / FAR))
-            number += far
-            product = np.where(far, product * size, product)
-    low, high = ends("f64" if "f64" in dtypes else "f32")
-    together = number > 1
-    return together, together & ~((low < product) & (product < high))
 
 
 def _of_floats(

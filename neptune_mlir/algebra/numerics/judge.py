@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from itertools import groupby
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     ends,
     rounded_to,
 )
-from neptune_mlir.algebra.numerics.moves import WIGGLES, jittered, moved_alike, wiggled
+from neptune_mlir.algebra.numerics.moves import WIGGLES, Move, alike, jitter, moved_together, wiggle
 from neptune_mlir.algebra.numerics.orders import ORDERS
 
 AGAIN = 16  # runs that even out luck
@@ -33,6 +34,9 @@ VERY_LARGE = 1e150  # has a square in f64
 FAR = 2.0**20  # an input is scaled where all that it holds is this far from 1
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]  # plain arrays in (see `judge`), float64 out
+Request = tuple[Sequence[Sequence[Any]], Sequence[Run]]  # inputs, and programs that run on them
+T = TypeVar("T")
+Asking = Generator[Sequence[Request], None, T]  # says what it needs next before it needs it
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,6 @@ class Programs:
     # how many runs may even out luck, where they cost more than doubt does
     most: int = max(CLOSE)
     within: float = 1.0  # what part of the bound is asked for
-    apart: bool = False  # rows that the program as written loses say nothing of other rows
     # of each result the least type that it is rounded to on the way; its own where this is empty
     rounded: tuple[str, ...] = ()
     # `ranged` by the number of another rounding, from 1
@@ -71,7 +74,7 @@ class Programs:
         step = max([part, *(EPSILON[d] for d in self.arguments if d in EPSILON)])
         pairs = zip(self.results, self.rounded or self.results, strict=True)
         return [
-            Comparison(d, rounded_to(d, t), within=self.within, apart=self.apart, step=step)
+            Comparison(d, rounded_to(d, t), within=self.within, step=step)
             for d, t in pairs
         ]
 
@@ -82,36 +85,40 @@ class Programs:
             return [""] * len(self.arguments)
         return ["score" if k in self.exponents else "value" for k in range(len(self.arguments))]
 
-    def jittered(
-        self, arguments: Sequence[Any], generator: np.random.Generator, part: float = 0.0
-    ) -> list[Any]:
-        """Arguments that differ in the last place, or by a part of themselves. Constants stay:
+    def jitter(self, arguments: Sequence[Any], part: float = 0.0) -> list[Move]:
+        """Arguments by a last place, or by a part of themselves. Constants stay:
         masks, which are in what exponents are made of, and counts. Large numbers of 16 bits are
         whole, and alike, as well where they are data."""
         score = range(len(arguments)) if self.exponents is None else self.exponents
         return [
-            jittered(value, dtype, generator, np.inf if k in score else COUNTS, part=part)
+            jitter(value, dtype, np.inf if k in score else COUNTS, part=part)
             for k, (value, dtype) in enumerate(zip(arguments, self.arguments, strict=True))
         ]
 
-    def unequal(self, arguments: Sequence[Any], generator: np.random.Generator) -> list[Any]:
-        """Arguments of which none equal each other any more (`jittered`)."""
+    def unequal(self, arguments: Sequence[Any]) -> list[Move]:
+        """Arguments by a last place, after which none equal each other any more."""
         return [
-            jittered(value, dtype, generator, -1.0, zeros=k in (self.exponents or ()))
+            jitter(value, dtype, -1.0, zeros=k in (self.exponents or ()))
             for k, (value, dtype) in enumerate(zip(arguments, self.arguments, strict=True))
         ]
 
-    def summed(self, arguments: Sequence[Any]) -> list[list[Any]] | None:
+    def each(self, move: Callable[..., Move], arguments: Sequence[Any], *more: Any) -> list[Move]:
+        """Every argument in the same way."""
+        return [move(v, d, *more) for v, d in zip(arguments, self.arguments, strict=True)]
+
+    def summed(self, arguments: Sequence[Any], finite: bool) -> list[list[Any]] | None:
         """The arguments with 0 in place of infinities and NaNs, and with infinities of the other
         sign; nothing where there are none, None where exponents are made of some."""
         if self.exponents is None:
             return None
-        finite = [np.isfinite(np.asarray(a, float)) for a in arguments]
-        if any(not finite[k].all() for k in self.exponents):
-            return None
-        if all(f.all() for f in finite):
+        if finite:
             return []
-        pairs = list(zip(arguments, finite, strict=True))
+        known = [np.isfinite(np.asarray(a, float)) for a in arguments]
+        if any(not known[k].all() for k in self.exponents):
+            return None
+        if all(f.all() for f in known):
+            return []
+        pairs = list(zip(arguments, known, strict=True))
         turned = [a if f.all() else np.where(f, a, -np.asarray(a)) for a, f in pairs]
         return [[a if f.all() else np.where(f, a, 0.0) for a, f in pairs], turned]
 
@@ -124,7 +131,7 @@ class Programs:
         pairs = zip(arguments, values, strict=True)
         return [np.clip(v, -VERY_LARGE, VERY_LARGE) if np.isinf(v).any() else a for a, v in pairs]
 
-    def hidden(self, arguments: Sequence[Any]) -> list[Array] | None:
+    def hidden(self, arguments: Sequence[Any]) -> Asking[list[Array] | None]:
         """Of each result the elements that are the same whatever numbers stand in place of
         infinities and NaNs, in float64 and, as they are, in the fused program; None where the
         arguments have none."""
@@ -133,8 +140,7 @@ class Programs:
             return None
         pairs = list(zip(arguments, finite, strict=True))
         others = [[a if f.all() else np.where(f, a, n) for a, f in pairs] for n in ANY]
-        self.prepare(others, [self.exact])
-        self.prepare([arguments, others[0]], [self.fused])
+        yield [(others, [self.exact]), ([arguments, others[0]], [self.fused])]
         exact = [self.exact(other) for other in others]
         fused = [self.fused(arguments), self.fused(others[0])]
         return [
@@ -146,17 +152,26 @@ class Programs:
     def far(self, arguments: Sequence[Any]) -> tuple[bool, bool]:
         """Whether several arguments are far from 1 altogether; and so far that the product of
         them comes near the ends of the range of f32."""
-        sizes = [_size(a) for a, d in zip(arguments, self.arguments, strict=True) if d in EPSILON]
-        far = [size for size in sizes if size > FAR or 0 < size < 1 / FAR]
-        low, high = ends("f64" if "f64" in self.arguments else "f32")
-        together = len(far) > 1
-        return together, together and not low < np.prod(far) < high
+        each = far_from_one([np.asarray(a)[None] for a in arguments], self.arguments)
+        together, beyond = (bool(of_all[0]) for of_all in each)
+        return together, beyond
 
 
-def _size(values: Any) -> float:
-    """The largest number of an array."""
-    sizes = np.abs(np.asarray(values, np.float64))
-    return float(sizes[np.isfinite(sizes)].max(initial=0.0))
+def far_from_one(stacks: Sequence[Array], dtypes: Sequence[str]) -> tuple[Array, Array]:
+    """`Programs.far` of several inputs, which the first dimension of each stack counts."""
+    count = len(stacks[0])
+    number, product = np.zeros(count, int), np.ones(count)
+    for stack, dtype in zip(stacks, dtypes, strict=True):
+        if dtype in EPSILON:
+            sizes = np.abs(np.asarray(stack, np.float64)).reshape(count, -1)
+            size = sizes.max(1, where=np.isfinite(sizes), initial=0.0)
+            far = (size > FAR) | ((size > 0) & (size < 1 / FAR))
+            number += far
+            with np.errstate(over="ignore"):
+                product = np.where(far, product * size, product)
+    low, high = ends("f64" if "f64" in dtypes else "f32")
+    together = number > 1
+    return together, together & ~((low < product) & (product < high))
 
 
 def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[Comparison]:
@@ -165,27 +180,115 @@ def judge(programs: Programs, arguments: Sequence[Any], seed: int = 0) -> list[C
     Arguments are plain: floats as float64 arrays of values that their type has, integers and
     conditions as they are.
     """
-    found = _judged(programs, arguments, seed, False)
-    if programs.ranged is not None and not all(c.ok for c in found):
-        found = _judged(programs, arguments, seed, True)
-    if programs.otherwise is not None and any(c.strangers for c in found):
-        found = _judged(programs, arguments, seed, True, True, True)
-    if not all(c.ok or c.strangers for c in found):
-        _look_further(programs, arguments, seed, found)
+    return judge_each(programs, [arguments], seed)[0]
+
+
+def judge_each(
+    programs: Programs, many: Sequence[Sequence[Any]], seed: int = 0
+) -> list[list[Comparison]]:
+    """`judge`, of several inputs side by side: what they run on next is prepared together."""
+    found: list[list[Comparison]] = [[] for _ in many]
+    going = {k: _judging(programs, arguments, seed) for k, arguments in enumerate(many)}
+    while going:
+        asked: dict[int, tuple[Run, list[Sequence[Any]]]] = {}
+        for k, judging in list(going.items()):
+            try:
+                requests = next(judging)
+            except StopIteration as end:
+                found[k] = end.value
+                del going[k]
+                continue
+            for several, runs in requests:
+                for run in runs:
+                    asked.setdefault(id(run), (run, []))[1].extend(several)
+        for run, several in asked.values():
+            programs.prepare(several, [run])
     return found
+
+
+def _judging(programs: Programs, arguments: Sequence[Any], seed: int) -> Asking[list[Comparison]]:
+    beside = {odd: _Beside(programs, arguments, seed, odd) for odd in (False, True)}
+    found = yield from _judged(programs, beside, False)
+    if programs.ranged is not None and not all(c.ok for c in found):
+        found = yield from _judged(programs, beside, True)
+    if programs.otherwise is not None and any(c.strangers for c in found):
+        found = yield from _judged(programs, beside, True, True, True)
+    if not all(c.ok or c.strangers for c in found):
+        yield from _look_further(programs, arguments, seed, found)
+    return found
+
+
+class _Beside:
+    """Inputs beside one, drawn from a seed in one order whoever asks for them: what was computed
+    of them is not computed again when the input is judged again."""
+
+    def __init__(self, programs: Programs, arguments: Sequence[Any], seed: int, odd: bool):
+        self.programs, self.arguments, self._odd = programs, arguments, odd
+        self._generator = np.random.default_rng(seed)
+        self._hidden: list[list[Array] | None] = []
+
+    @cached_property
+    def _first(self) -> tuple[list[list[Any]], ...]:
+        programs, arguments = self.programs, self.arguments
+        drawn = (
+            (programs.each(wiggle, arguments), AGAIN if self._odd else WIGGLES),
+            (programs.unequal(arguments), DRAWS),
+            (programs.each(jitter, arguments, -1.0), AGAIN * self._odd),
+            (programs.jitter(arguments), AGAIN * self._odd),
+        )
+        return tuple(moved_together(moves, self._generator, times) for moves, times in drawn)
+
+    @property
+    def nearby(self) -> list[list[Any]]:
+        """Inputs that differ in the last places of float64."""
+        return self._first[0]
+
+    @property
+    def apart(self) -> list[list[Any]]:
+        """Inputs of which none equal each other."""
+        return self._first[1]
+
+    @property
+    def moved(self) -> list[list[Any]]:
+        """Inputs that differ in the last place, constants too."""
+        return self._first[2]
+
+    @property
+    def shifted(self) -> list[list[Any]]:
+        """The same, but for constants."""
+        return self._first[3]
+
+    @cached_property
+    def _more(self) -> list[list[Any]]:
+        return []
+
+    @cached_property
+    def _jitter(self) -> list[Move]:
+        return self.programs.jitter(self.arguments)
+
+    def further(self, first: int, last: int) -> list[list[Any]]:
+        """The inputs of runs from `first` on, and before `last`."""
+        more, times = self._more, last - 1 - len(self._more)
+        more += moved_together(self._jitter, self._generator, max(times, 0))
+        return more[first - 1 : last - 1]
+
+    def hidden(self) -> Asking[list[Array] | None]:
+        if not self._hidden:
+            found = yield from self.programs.hidden(self.arguments)
+            self._hidden.append(found)
+        return self._hidden[0]
 
 
 def _look_further(
     programs: Programs, arguments: Sequence[Any], seed: int, found: Sequence[Comparison]
-) -> None:
+) -> Asking[None]:
     """Inputs that move by more than a last place decide where one that does moves no rounding."""
     generator = np.random.default_rng(seed)
-    alike = partial(_changed, moved_alike, programs)
     turned = _turned(programs, arguments)
-    for move in (programs.jittered, alike):
-        near = _moved(programs, arguments, generator, move, 0.0)
+    for move in (programs.jitter, partial(programs.each, alike)):
+        near = yield from _moved(programs, arguments, generator, move, 0.0)
         for part in PARTS:
-            away = _moved(programs, arguments, generator, move, part)
+            away = yield from _moved(programs, arguments, generator, move, part)
             for comparison, beside, further, other in zip(found, near, away, turned, strict=True):
                 if not comparison.ok:
                     comparison.beside = comparison.further(further, beside, other)
@@ -208,50 +311,41 @@ def _turned(programs: Programs, arguments: Sequence[Any]) -> Sequence[Comparison
 
 def _moved(
     programs: Programs, arguments: Sequence[Any], generator: np.random.Generator,
-    move: Callable[..., Sequence[Any]], part: float,
-) -> list[Comparison]:  # fmt: skip
+    move: Callable[..., Sequence[Move]], part: float,
+) -> Asking[list[Comparison]]:  # fmt: skip
     """The results on inputs that move by a part of themselves."""
     found = programs.comparisons(part)
-    more = [move(arguments, generator, part) for _ in range(1, min(FURTHER, programs.most))]
-    programs.prepare(more, [programs.fused, programs.exact])
-    _prepare_orders(programs, more, 1)
-    _prepare_range(programs, more, _run(programs, arguments, found))
-    for k, changed in enumerate(more, 1):
-        _run(programs, changed, found, order=k)
+    times = min(FURTHER, programs.most) - 1
+    more = moved_together(move(arguments, part), generator, times)
+    yield from _run(programs, [arguments, *more], found)
     return found
 
 
 def _judged(
-    programs: Programs, arguments: Sequence[Any], seed: int, doubt: bool, odd: bool = False,
+    programs: Programs, besides: Mapping[bool, _Beside], doubt: bool, odd: bool = False,
     otherwise: bool = False,
-) -> list[Comparison]:  # fmt: skip
+) -> Asking[list[Comparison]]:  # fmt: skip
     """`doubt`: whether the range of its types may be what the unfused program lacks. `odd`: whether
     an infinity or a NaN is where it must not be, in the first run or in a further one. `otherwise`:
     whether it may be there if the program as written has it with another rounding."""
+    arguments = besides[odd].arguments
     found = programs.comparisons()
-    beyond = _run(programs, arguments, found, otherwise=otherwise)
+    yield from _run(programs, [arguments], found, otherwise=otherwise)
     if all(c.ok for c in found):
         return found
     # From here on it costs more: does float64 know, and is it luck?
-    generator = np.random.default_rng(seed)
     odd = odd or any(c.strangers for c in found)
-    wiggles = AGAIN if odd else WIGGLES
-    nearby = [_changed(wiggled, programs, arguments, generator) for _ in range(wiggles)]
-    all_moved = partial(jittered, constants=-1.0)
-    apart = [programs.unequal(arguments, generator) for _ in range(DRAWS)]
+    beside = besides[odd]
     moved = [arguments] * ORDERS * odd  # (in other orders)
-    moved += [_changed(all_moved, programs, arguments, generator) for _ in range(AGAIN * odd)]
-    programs.prepare([*nearby, *apart], [programs.exact])
-    near, unequal = ([programs.exact(a) for a in several] for several in (nearby, apart))
-    _prepare_orders(programs, moved, 1)
+    moved += beside.moved
+    besides_it = beside.nearby, beside.apart, beside.shifted
+    yield [(several, [programs.exact]) for several in besides_it] + _in_orders(programs, moved, 1)
+    near, unequal, known = ([programs.exact(a) for a in several] for several in besides_it)
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
     found = programs.comparisons()
-    hidden = programs.hidden(arguments)
-    shifted = [programs.jittered(arguments, generator) for _ in range(AGAIN * odd)]
-    programs.prepare(shifted, [programs.exact])
-    known = [programs.exact(a) for a in shifted]
-    _run(
-        programs, arguments, found, near, unequal, jitters, hidden, doubt=doubt, shifted=known,
+    hidden = yield from beside.hidden()
+    yield from _run(
+        programs, [arguments], found, near, unequal, jitters, hidden, doubt=doubt, shifted=known,
         otherwise=otherwise,
     )  # fmt: skip
     if all(c.ok or c.strangers for c in found):
@@ -263,72 +357,107 @@ def _judged(
         )
         if not close or runs > programs.most:
             break
-        more = [programs.jittered(arguments, generator) for _ in range(first, runs)]
-        programs.prepare(more, [programs.fused, programs.exact])
-        _prepare_orders(programs, more, first)
-        _prepare_range(programs, more, [*beyond, *[programs.ranged] * doubt])
-        for k, changed in enumerate(more, first):
-            _run(
-                programs, changed, found, hidden=hidden, order=k, doubt=doubt, otherwise=otherwise
-            )
+        more = beside.further(first, runs)
+        yield from _run(
+            programs, more, found, hidden=hidden, first=first, doubt=doubt, otherwise=otherwise
+        )
     if not odd and any(c.strangers for c in found):  # is it so in the unfused program, too?
-        return _judged(programs, arguments, seed, doubt, True)
+        return (yield from _judged(programs, besides, doubt, True))
     return found
 
 
-def _prepare_orders(programs: Programs, many: Sequence[Sequence[Any]], first: int) -> None:
-    """Tell the unfused program of the arguments of runs with numbers from `first` on."""
-    for order in range(ORDERS + 1):
-        alike = [a for k, a in enumerate(many, first) if k % (ORDERS + 1) == order]
-        programs.prepare(alike, [programs.unfused_in(order)])
-
-
-def _prepare_range(
-    programs: Programs, many: Sequence[Sequence[Any]], beyond: Sequence[Run | None]
-) -> None:
-    """Tell the programs that a run was compared with `beyond` its own of runs that are like it."""
-    programs.prepare(many, [run for run in beyond if run is not None])
-
-
-def _changed(
-    change: Callable[..., Array], programs: Programs, arguments: Sequence[Any],
-    generator: np.random.Generator, *more: Any,
-) -> list[Any]:  # fmt: skip
+def _in_orders(
+    programs: Programs, many: Sequence[Sequence[Any]], first: int
+) -> list[Request]:
+    """What the unfused program is asked in runs with numbers from `first` on."""
     return [
-        change(value, dtype, generator, *more)
-        for value, dtype in zip(arguments, programs.arguments, strict=True)
-    ]
+        ([a for k, a in enumerate(many, first) if k % (ORDERS + 1) == order],
+         [programs.unfused_in(order)])
+        for order in sorted({k % (ORDERS + 1) for k in range(first, first + len(many))})
+    ]  # fmt: skip
+
+
+@dataclass
+class _OneRun:
+    """An input, what the three programs make of it, and what else says more of it."""
+
+    arguments: Sequence[Any]
+    results: list[list[Array]]
+    asked: list[Run]
+    far: tuple[bool, bool]
+    summed: list[list[Any]] | None
+    limit: list[Any] | None
+
+    @property
+    def form(self) -> Any:
+        """Runs of one form are compared together."""
+        shapes = [[r.shape for r in of_program] for of_program in self.results]
+        more = None if self.summed is None else len(self.summed)
+        return shapes, len(self.asked), self.far, more, self.limit is None
 
 
 def _run(
-    programs: Programs, arguments: Sequence[Any], found: Sequence[Comparison],
+    programs: Programs, many: Sequence[Sequence[Any]], found: Sequence[Comparison],
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
-    jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, order: int = 0,
+    jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, first: int = 0,
     doubt: bool = False, shifted: Sequence[Sequence[Any]] = (), otherwise: bool = False,
-) -> list[Run]:  # fmt: skip
-    """Compare the results of one run; which programs were asked beyond those that always are."""
-    three = programs.fused, programs.unfused_in(order), programs.exact
-    results = [run(arguments) for run in three]
-    summed, (together, beyond) = programs.summed(arguments), programs.far(arguments)
-    large = programs.limit(arguments)
-    programs.prepare([*(summed or ()), *([large] if large else ())], [programs.exact])
-    replaced = [programs.exact(changed) for changed in summed or ()]
-    limit = programs.exact(large) if large else None
-    asked = _beyond_range(programs, results[1], results[2], doubt)
-    ranged, *ways = [run(arguments) for run in asked] or [None]
-    for k, (comparison, fused, unfused, exact) in enumerate(zip(found, *results, strict=True)):
-        of_near, of_unequal = ([values[k] for values in several] for several in (near, unequal))
-        comparison.loose = summed is not None
-        comparison.together, comparison.beyond = together, beyond
-        of_jitters = [np.asarray(values[k]) for values in jitters]
-        of_replaced = [np.asarray(values[k]) for values in replaced]
-        comparison.add(
-            fused, unfused, exact, of_near, of_unequal, of_replaced, of_jitters,
-            False if hidden is None else hidden[k], ranged and ranged[k], [w[k] for w in ways],
-            [np.asarray(values[k]) for values in shifted], limit and limit[k],
-            _rounded_otherwise(programs, arguments, k) if otherwise else (),
-        )  # fmt: skip
-    return asked
+) -> Asking[None]:  # fmt: skip
+    """Compare the results of several runs, with numbers from `first` on."""
+    yield [(many, [programs.fused, programs.exact]), *_in_orders(programs, many, first)]
+    stacks = [np.stack([np.asarray(a) for a in of_each]) for of_each in zip(*many, strict=True)]
+    finite = all(np.isfinite(stack).all() for stack in stacks)
+    runs = []
+    far = zip(*far_from_one(stacks, programs.arguments), strict=True)
+    for number, (arguments, (together, beyond)) in enumerate(zip(many, far, strict=True), first):
+        three = programs.fused, programs.unfused_in(number), programs.exact
+        results = [[np.asarray(r) for r in run(arguments)] for run in three]
+        asked = _beyond_range(programs, results[1], results[2], doubt)
+        limit = None if finite else programs.limit(arguments)
+        summed = programs.summed(arguments, finite)
+        how_far = bool(together), bool(beyond)
+        runs.append(_OneRun(arguments, results, asked, how_far, summed, limit))
+    replaced = [a for one in runs for a in (*(one.summed or ()), one.limit) if a is not None]
+    more = [([one.arguments], one.asked) for one in runs if one.asked]
+    if replaced or more:
+        yield [(replaced, [programs.exact]), *more]
+    for _, group in groupby(runs, lambda one: one.form):
+        some = list(group)
+        for k, comparison in enumerate(found):
+            _compare(
+                programs, some, k, comparison, near, unequal, jitters, hidden, shifted, otherwise
+            )
+
+
+def _compare(
+    programs: Programs, runs: Sequence[_OneRun], k: int, comparison: Comparison,
+    near: Sequence[Sequence[Any]], unequal: Sequence[Sequence[Any]],
+    jitters: Sequence[Sequence[Any]], hidden: Sequence[Array] | None,
+    shifted: Sequence[Sequence[Any]], otherwise: bool,
+) -> None:  # fmt: skip
+    """Add runs of one form to the comparison of result `k`."""
+    first, exact = runs[0], programs.exact
+    fused, unfused, right = (np.stack([one.results[p][k] for one in runs]) for p in range(3))
+    replaced = [
+        np.stack([exact(of_one)[k] for of_one in several])
+        for several in zip(*(one.summed or () for one in runs), strict=True)
+    ]
+    beyond = [
+        np.stack([one.asked[j](one.arguments)[k] for one in runs])
+        for j in range(len(first.asked))
+    ]
+    limit = np.stack([exact(one.limit)[k] for one in runs]) if first.limit is not None else None
+    comparison.loose = first.summed is not None
+    comparison.together, comparison.beyond = first.far
+    of_near, of_unequal, of_jitters, of_shifted = (
+        [np.asarray(values[k]) for values in several]
+        for several in (near, unequal, jitters, shifted)
+    )
+    comparison.add_runs(
+        fused, unfused, right, of_near, of_unequal, replaced, of_jitters,
+        False if hidden is None else hidden[k],
+        beyond[0] if beyond else None, beyond[1:], of_shifted, limit,
+        [_rounded_otherwise(programs, one.arguments, k) for one in runs] if otherwise else (),
+    )  # fmt: skip
 
 
 def _rounded_otherwise(programs: Programs, arguments: Sequence[Any], k: int) -> Iterator[Any]:
@@ -339,14 +468,16 @@ def _rounded_otherwise(programs: Programs, arguments: Sequence[Any], k: int) -> 
 
 
 def _beyond_range(
-    programs: Programs, unfused: Sequence[Any], exact: Sequence[Any], doubt: bool
+    programs: Programs, unfused: Sequence[Array], exact: Sequence[Array], doubt: bool
 ) -> list[Run]:
     """What says more where the unfused program makes NaNs or infinities of numbers, or may have
     left the range of its types otherwise: `ranged`, and the program in other orders."""
-    pairs = [(np.asarray(u), np.asarray(e)) for u, e in zip(unfused, exact, strict=True)]
-    lost = any((np.isfinite(e) & ~np.isfinite(u)).any() for u, e in pairs if u.shape == e.shape)
-    if programs.ranged is None or not (lost or doubt):
+    if programs.ranged is None:
         return []
-    noise = any((np.isnan(e) & np.isnan(u)).any() for u, e in pairs if u.shape == e.shape)
+    pairs = [(u, e) for u, e in zip(unfused, exact, strict=True) if u.shape == e.shape]
+    lost = any((np.isfinite(e) & ~np.isfinite(u)).any() for u, e in pairs)
+    if not (lost or doubt):
+        return []
+    noise = any((np.isnan(e) & np.isnan(u)).any() for u, e in pairs)
     others = range(1, ORDERS + 1) if lost or noise else ()
     return [programs.ranged, *(programs.unfused_in(order) for order in others)]

@@ -32,7 +32,7 @@ from neptune_mlir.algebra.numeric import (
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
 from neptune_mlir.algebra.numerics.at_once import excess_at_once
-from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.judge import Programs, judge_each
 from neptune_mlir.algebra.numerics.kept import Kept, with_digits
 from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
 from neptune_mlir.algebra.numerics.remembered import remembered
@@ -57,6 +57,9 @@ SELDOM = 4  # times less often where an element is infinite or a NaN: other numb
 # Of those that are not right at once: the worst, so many by name, and so many of all. Each takes
 # 10 ms, as thousands that are right do together.
 JUDGED, MOST_JUDGED = 8, 48
+# So many of them side by side, for what they run on is cheaper together; few to begin with, for the
+# first that is wrong is enough.
+JUDGED_TOGETHER = 2, 14, MOST_JUDGED
 # Points of the inputs that are evaluated together, so that their values stay in a cache; and inputs
 # at least, for each call of NumPy costs as much as a thousand points.
 POINTS, FEWEST = 1 << 18, 16
@@ -330,7 +333,7 @@ class _Trial:
         return Programs(
             fused, ways[0], self._exact, tuple(d for _, d in inputs.values()),
             tuple(results.values()), places, _prepare, ways.__getitem__,
-            self._ranged, RUNS, MARGIN, apart=True,
+            self._ranged, RUNS, MARGIN,
             rounded=tuple(rounded.get(k, d) for k, d in results.items()),
         )  # fmt: skip
 
@@ -355,11 +358,14 @@ class _Trial:
         self.rows = max(1, min(r[0].size // (r.shape[-1] if r.ndim > 2 else 1) for r in three[2]))
         asked = stacked(many), programs.arguments, three, programs.results
         excess = excess_at_once(*asked)
-        for case in _worst(cases, excess):
-            found = judge(programs, case.arguments)
-            for result, comparison in zip(self._definition.results, found, strict=True):
-                if not comparison.ok:
-                    return f"'{result}': {comparison.verdict} (input '{case.name}')", set()
+        worst, first = _worst(cases, excess), 0
+        for count in JUDGED_TOGETHER:
+            some, first = worst[first : first + count], first + count
+            of_each = judge_each(programs, [case.arguments for case in some])
+            for case, found in zip(some, of_each, strict=True):
+                for result, comparison in zip(self._definition.results, found, strict=True):
+                    if not comparison.ok:
+                        return f"'{result}': {comparison.verdict} (input '{case.name}')", set()
         close = excess > CLOSE
         for as_written, exact in zip(three[1], three[2], strict=True):  # at the ends of the range
             lost = np.isfinite(exact) & ~np.isfinite(as_written)

@@ -16,27 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Window, extent_multiple, shape_of
+from neptune_mlir.analysis.tiles import Window, extent_multiple
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper, staged_rows
 from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets.warp_groups import F32_PANEL
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
 from neptune_mlir.transforms.hopper.tile_ends import ends_with_tensor, strip_is_whole
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
-F32_PANEL = warp_groups.ROW // 4  # columns of f32 in a row of a panel
 MOST_PARTS = 2  # of a tile: in more of them, rows are faster
-
-
-def added_panels(op: Any, groups: int) -> int:
-    """Panels of f32 that a warp stages of what an `add_slice` adds: 16 rows, all columns or those
-    of its group."""
-    rows, columns = shape_of(op.operands[0])
-    return -(-columns * rows // (ROWS * groups * F32_PANEL))
 
 
 class BoxedResults:

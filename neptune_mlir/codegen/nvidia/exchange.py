@@ -32,6 +32,7 @@ from neptune_mlir.dialects.attributes import VIA
 from neptune_mlir.dialects.op_names import WAIT
 from neptune_mlir.targets.warp_groups import PANEL
 from neptune_mlir.transforms.gpu.layout_stages import places_of, step_of
+from neptune_mlir.transforms.hopper.vector_loads import zip_all
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -84,13 +85,17 @@ class SharedPlaces:
         if self.state:
             self.kernel.memory.barrier()
 
+    def enter(self, loop: Any) -> None:
+        """A loop is to follow: its first iteration writes where nobody reads any more, for later
+        ones do not ask."""
+        inside = list(nested(loop.regions[0].blocks[0]))
+        for place in {self.places[op] for op in inside if places_of(op) > 1}:
+            self._clear(place)
+
     def begin(self, loop: Any) -> None:
         """A loop begins: its body follows what stands before it, and itself."""
         if not self.state:
             return
-        inside = list(nested(loop.regions[0].blocks[0]))
-        for place in {self.places[op] for op in inside if places_of(op) > 1}:
-            self._clear(place)
         after = dict.fromkeys(self.state, FREE)
         for op in nested(loop.regions[0].blocks[0]):
             place = self._read_by_wait(op) if op.name == WAIT else self.places.get(op)
@@ -200,12 +205,6 @@ class GroupMemory(Memory):
         known = exchange is not None and exchange.reducing in exchange.places
         with exchange.joining() if exchange and known else super().scratch(size) as offset:
             yield offset
-
-
-def zip_all(blocks: Sequence[Sequence[Any]]) -> Iterator[list[Any]]:
-    """The first ops of all blocks, the second ones of those that have one, and so on."""
-    for k in range(max(map(len, blocks), default=0)):
-        yield [ops[k] for ops in blocks if k < len(ops)]
 
 
 def _meet(state: State) -> None:

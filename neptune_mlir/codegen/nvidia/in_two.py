@@ -11,8 +11,9 @@ counts the tile. Streams that a mask ends run backward (`lower-to-tiles`), to th
 The launch passes, of each such argument: where the second array begins along the dimension, the
 address of the word, between which positions it matters, milliseconds after which the kernel ends in
 an error, how many positions the first of two steps has (0: lanes are counted), how much a position
-counts, and how much a step along each dimension in front does. Nothing here is divided: a producer
-that is late keeps all others waiting.
+counts, how many points come longest first (`program_order`), and how much a step along each
+dimension in front counts. Nothing here is divided: a producer that is late keeps all others
+waiting.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from neptune_mlir.ir.bindings import ir
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
-NUMBERS = 6  # i32 values of an argument, but for those of its lanes
+NUMBERS = 7  # i32 values of an argument, but for those of its lanes
 
 
 @dataclass
@@ -78,10 +79,15 @@ class InTwo:
         """Of a launch."""
         return ["in_two", *self.place, self.dim, self.rows]
 
+    @property
+    def last(self) -> Any:
+        """How many points come longest first: 0 where nobody said."""
+        return self.values[NUMBERS]
+
     def place_tile(self, kernel: SpecializedWriter, offsets: list[Any], first: Any) -> Any:
         """Wait for what a tile at `offsets` is made of, and let them count from the start of its
         array. Whether that is the second one. `first`: whether no tile came before."""
-        s, (word, begin, low, high, timeout, step, row, *lanes) = kernel.s, self.values
+        s, (word, begin, low, high, timeout, step, row, _, *lanes) = kernel.s, self.values
         at = offsets[self.dim]
         low, high, begin, step, row = (s.value(x) for x in (low, high, begin, step, row))
         with under(s, s.both(s.less(s.sub(low, 1), at), s.less(at, high))):

@@ -8,7 +8,8 @@ stream, and downwards. Two kinds of grids have orders of their own.
   length, and blocks that get a long one last keep the others waiting: 3 to 14% where a block runs 8
   to 16 programs. So the last programs of a launch, two for each block, come longest first, whatever
   the other variables are ("longest processing time first"). For all programs that order would be
-  worse: neighbours share nothing then, and memory is the bound.
+  worse: neighbours share nothing then, and memory is the bound. How many are right depends on how
+  long the shortest ones are: a launch whose caller knows says it (`in_two`, `runtime.shards`).
 * Where one load of a loop depends on the last variable and another on the one before (a matrix
   product), neighbours share one of two operands. Programs come in panels of PANEL points of the
   last variable: those that run at once then make a square, nearly, which needs the least of both;
@@ -71,6 +72,9 @@ class LongestFirst:
         for bound in others:
             count = s.value(s.mul(count, bound))
         wanted = s.op("arith.ceildivui", [s.value(s.mul(blocks, SORTED)), rows], s.index)
+        for two in list(kernel.in_two.values())[:1]:
+            told = s.value(two.last)
+            wanted = s.select(s.less(0, told), told, s.value(wanted))
         self.last = s.value(s.minimum(wanted, count))  # points of the other variables
         self.before = s.value(s.sub(count, self.last))
 

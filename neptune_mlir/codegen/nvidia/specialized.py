@@ -17,7 +17,6 @@ from neptune_mlir.analysis.tiles import (
     chooses_scalars,
     element_type,
     extent_multiple,
-    nested,
     read_generic,
     shape_of,
     tuned,
@@ -31,7 +30,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending
 from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
-from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults, added_panels
+from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, LeftFactor
@@ -65,6 +64,7 @@ from neptune_mlir.dialects.op_names import (
 )
 from neptune_mlir.ir.bindings import gpu, ir, scf
 from neptune_mlir.targets import group_tiles, warp_groups
+from neptune_mlir.transforms.gpu.layout_stages import added_panels
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
@@ -245,8 +245,7 @@ class SpecializedWriter(KernelWriter):
             if k.rank
             and (extent_multiple(t, -1) % warp_groups.CHUNK == 0 or str(k.element_type) in NARROW)
         ]  # that leave in whole chunks, or by elements of 16 bits
-        added = (added_panels(op, self.groups) for op in nested(self.body) if op.name == ADD_SLICE)
-        most = max([*map(warp_groups.panels, rows), *added], default=0)
+        most = max([*map(warp_groups.panels, rows), added_panels(self.forall)])
         room = group_tiles.staged_panels(
             self.target, self.blocks, self.warps, self.memory.top, most
         )  # fmt: skip
@@ -426,6 +425,7 @@ class SpecializedWriter(KernelWriter):
         starts = list(op.operands)[3:]
         layouts = self.carried_layouts(op, starts)
         first, loaded = self.rings.values(groups), self.elements_of([op])
+        self.exchange.enter(op)
         loop = scf.ForOp(low, high, step, [*self.spread(starts, layouts), *first])
         with self.s.scope(loop.body), self.instead(loaded):
             self.exchange.begin(op)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import load_window, multiple_of, owner, tuned
 from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.transforms.hopper.vector_loads import moves_with
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -42,16 +43,3 @@ def bring_next(writer: SpecializedWriter, op: Any) -> None:
     mine = mine if size % lanes == 0 else s.mod(mine, size)
     there = replace(window, offsets=tuple(offsets))
     hopper.bring_near(writer.memory.address(writer.arrays[found.tensor], there, [mine]))
-
-
-def moves_with(position: Any, variable: Any) -> bool:
-    """Whether a position is the loop's variable, plus what stays."""
-    if isinstance(position, int):
-        return False
-    if position == variable:
-        return True
-    made = owner(position)
-    sums = ("affine.apply", "arith.addi", "arith.subi")
-    return made is not None and made.name in sums and any(
-        moves_with(operand, variable) for operand in made.operands
-    )  # fmt: skip

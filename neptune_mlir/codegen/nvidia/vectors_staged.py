@@ -15,23 +15,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import load_window, nested
+from neptune_mlir.analysis.tiles import load_window
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.gpu.tile_forms import Pending
 from neptune_mlir.codegen.nvidia import hopper
-from neptune_mlir.codegen.nvidia.boxed_results import added_panels
-from neptune_mlir.codegen.nvidia.exchange import zip_all
-from neptune_mlir.codegen.nvidia.vectors_ahead import moves_with
-from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.warp_groups import RESERVED_BYTES, STAGED
-from neptune_mlir.transforms.gpu.layout_stages import step_of
+from neptune_mlir.transforms.gpu.layout_stages import added_panels, step_of
+from neptune_mlir.transforms.hopper.vector_loads import (
+    NUMBER,
+    PLACES,
+    place_bytes,
+    places_of_warps,
+    staged_vectors,
+)
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
-
-NUMBER = 4  # bytes
-PLACES = 2  # of a warp, for a vector
 
 
 class StagedVectors:
@@ -44,36 +44,16 @@ class StagedVectors:
 
     def place(self) -> None:
         """Shared memory for all of them, or for none."""
-        kernel, found = self.kernel, dict[Any, list[Any]]()
-        for op in nested(kernel.body):
-            if self._fits(op):
-                found.setdefault(op.parent, []).append(op)
-        sizes = [(ops, max(map(_bytes, ops))) for ops in zip_all(list(found.values()))]
-        added = [op for op in nested(kernel.body) if op.name == ADD_SLICE]
-        panels = max((added_panels(op, kernel.groups) for op in added), default=1)
-        each = sum(size for _, size in sizes) + STAGED * panels
+        kernel = self.kernel
+        found = staged_vectors(kernel.forall, kernel.target.wave)
+        sizes = places_of_warps(found)
+        each = sum(size for _, size in sizes) + STAGED * max(1, added_panels(kernel.forall))
         taken = kernel.warps * each + RESERVED_BYTES
         if kernel.memory.top + taken > kernel.target.shared_for(kernel.blocks):
             return  # results need a place, too
         for ops, size in sizes:
             self.places.update(dict.fromkeys(ops, kernel.memory.take(size * kernel.warps)))
         self.beside = {loop: len(ops) for loop, ops in found.items()}
-
-    def _fits(self, op: Any) -> bool:
-        if op.name not in ("tensor.extract_slice", "tensor.pad") or op.parent.name != "scf.for":
-            return False
-        window = load_window(op.results[0], self.kernel.forall)
-        if window is None or len(window.shape) != 1 or window.pages is not None:
-            return False
-        loop, (place,), (size,) = op.parent, window.dims, window.shape
-        variable = loop.regions[0].blocks[0].arguments[0]
-        return (
-            self.kernel.arrays[window.tensor].dtype == "f32"
-            and window.valid[0] is None
-            and size % self.kernel.target.wave == 0
-            and step_of(loop) is not None
-            and moves_with(window.offsets[place], variable)
-        )
 
     def load(self, op: Any) -> Pending:
         """Start the copy of the next iteration's vector, wait for this one's."""
@@ -86,7 +66,7 @@ class StagedVectors:
         variable = kernel.scalar(loop.regions[0].blocks[0].arguments[0])
         first, end = (kernel.scalar(loop.operands[k]) for k in (0, 1))
         done = s.div(s.sub(variable, first), step)
-        warp = s.mul(kernel.uniform(s.value(kernel.threads.warp, s.i32)), _bytes(op))
+        warp = s.mul(kernel.uniform(s.value(kernel.threads.warp, s.i32)), place_bytes(op))
         base = s.add(s.op("arith.index_cast", [s.value(warp, s.i32)], s.index), self.places[op])
         parity = s.mod(done, PLACES)
         here = s.add(base, s.mul(parity, size * NUMBER))
@@ -130,9 +110,3 @@ class StagedVectors:
             kind = s.f32 if count == 1 else ir.VectorType.get([2], s.f32)
             value = memory.load_element(pointer, kind, NUMBER * count)
             yield from [value] if count == 1 else memory.unpack(value, 2, s.f32)
-
-
-def _bytes(op: Any) -> int:
-    """Of the places of a warp."""
-    (size,) = ir.RankedTensorType(op.results[0].type).shape
-    return int(size) * NUMBER * PLACES

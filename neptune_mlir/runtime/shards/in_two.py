@@ -33,6 +33,9 @@ class ArraysInTwo:
         timeout: milliseconds after which a kernel that waits ends in an error.
         step: if not 0, the word says how many positions of all lanes have come, from the last one
             down: first so many, then all.
+        last: how many of the last points of a grid (all its variables but the last one) programs
+            of different lengths come longest first of, whatever the point; 0: what the kernel
+            finds right (`codegen.nvidia.program_order`).
     """
 
     arrays: tuple[Any, Any]
@@ -41,6 +44,7 @@ class ArraysInTwo:
     word: int = 0
     timeout: int = 0
     step: int = 0
+    last: int = 0
 
     def view(self, first: ArrayView, second: ArrayView, name: str) -> ArrayView:
         """Both as one. Raises ArgumentError where they do not fit."""
@@ -57,10 +61,9 @@ class ArraysInTwo:
             0 if self.late is None else 1 + self.late
         ]
         behind = Behind(
-            second, self.dim, begin, low, high, self.word, self.timeout, self.step
+            second, self.dim, begin, low, high, self.word, self.timeout, self.step, self.last
         )
         return replace(first, shape=tuple(one), behind=behind)
-
 
 
 def first_of(value: Any) -> Any:

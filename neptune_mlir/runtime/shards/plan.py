@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
+from neptune_mlir.runtime.shards.order import last_lanes
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
@@ -309,6 +310,14 @@ class ShardSchedule:
         length = found.needed[1] - found.needed[0]
         last = length // PARTS // ALIGNED * ALIGNED
         return length - last if programs <= AT_ONCE and last else 0
+
+    def last_lanes(self, rank: int, lanes: int, multiprocessors: int) -> int:
+        """Of how many of the last lanes a device's programs come longest first by `together`; 0
+        where nothing is gained: a second run fills the end of the first one."""
+        found = self.together(rank)
+        if found is None or len(found.calls) > 1:
+            return 0
+        return last_lanes(self.plan.masks, found.calls[0], self.sizes, lanes, multiprocessors)
 
     def _found_together(self, rank: int) -> Together | None:
         if self.devices != 2 or not self.plan.carries:

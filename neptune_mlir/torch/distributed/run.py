@@ -244,9 +244,12 @@ class _ShardCall:
 
     def _step_at_once(self, reader: int) -> int:
         """How many positions of all lanes a process gets first; 0: it gets lanes."""
+        return self.schedule.step_at_once(reader, self._lanes)
+
+    @property
+    def _lanes(self) -> int:
         axes = self.plan.joins[self.traveling].results[0].axes or ()
-        lanes = axes[: axes.index(self.plan.axes[0])]
-        return self.schedule.step_at_once(reader, math.prod(self.extents[a] for a in lanes))
+        return math.prod(self.extents[a] for a in axes[: axes.index(self.plan.axes[0])])
 
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
@@ -320,14 +323,17 @@ class _ShardCall:
                     second.narrow(dim, 0, high - found.border))  # fmt: skip
             if not self.copies:
                 return torch.cat(pair, dim)
-            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout, step)
+            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout, step, last)
 
         def is_both(call: Call) -> bool:
             return found.has_both(call, self.traveling)
 
         # where all programs that wait run at once, those that wait for nobody are first, and they
         # take over where these end; else they are first, and the others fill their end
-        step = self._step_at_once(rank)
+        step, last = self._step_at_once(rank), 0
+        if self.device.type == "cuda":
+            chip = torch.cuda.get_device_properties(self.device)
+            last = self.schedule.last_lanes(rank, self._lanes, chip.multi_processor_count)
         beside = self._beside(len(found.calls) > 1)
         if isinstance(exchange, CopyExchange) and not step:
             beside.follow(exchange.side)  # in graphs nothing else says which is first

@@ -233,6 +233,9 @@ def wrong_in(
         return None
     loops = [(key, k) for f in corrected for key, axes in f.group.running.items()
              for k, axis in enumerate(axes) if axis == f.group.stream]  # fmt: skip
+    # So are loops that factors moved behind, fused or not: short rows leave less to a sum.
+    rests = [written.keys[key] for key in written.rests.values() if key in written.keys]
+    loops += [(key, min(now.nests[key].reduced_axes)) for key in rests]
     before = SmallProgram(program, [(written.was(key), k) for key, k in loops])
     after = SmallProgram(now, loops)
     definition = before.whole()

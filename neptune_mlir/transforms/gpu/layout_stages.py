@@ -24,11 +24,19 @@ from neptune_mlir.analysis.tiles import (
     tuned,
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, WARPS
-from neptune_mlir.dialects.op_names import START
+from neptune_mlir.dialects.op_names import ADD_SLICE, START
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
-from neptune_mlir.targets.warp_groups import CHUNK, RESERVED_BYTES, STAGED, panel_of, tile_bytes
+from neptune_mlir.targets.group_tiles import GROUP_ROWS
+from neptune_mlir.targets.warp_groups import (
+    CHUNK,
+    F32_PANEL,
+    RESERVED_BYTES,
+    STAGED,
+    panel_of,
+    tile_bytes,
+)
 from neptune_mlir.transforms import fast_paths
 
 Size = Callable[[Any], int]  # bytes of a load in shared memory
@@ -49,7 +57,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     stages = asked
     limit = target.shared_for(tuned(forall, "blocks", 1))
     if CONSUMERS.on(forall):
-        limit -= _exchanged(forall)
+        limit -= exchanged_bytes(forall)
     if CONSUMERS.on(forall) and most and not stages:
         results = WARPS.find(forall, 0) * STAGED + RESERVED_BYTES
         late = results if any(map(_is_shared, loops)) else 0
@@ -66,7 +74,7 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
     return fitting
 
 
-def _exchanged(forall: Any) -> int:
+def exchanged_bytes(forall: Any) -> int:
     """Bytes of the left factors of a loop that groups of warps make together."""
     found: dict[Any, int] = {}
     for op in nested(forall.regions[0].blocks[0]):
@@ -75,6 +83,17 @@ def _exchanged(forall: Any) -> int:
             size = layout.bytes * places_of(op) if isinstance(layout, Shared) else 0
             found[op.parent] = found.get(op.parent, 0) + size
     return max(found.values(), default=0)
+
+
+def added_panels(forall: Any) -> int:
+    """Panels of f32 that a warp of a group stages of what its program adds to other programs'
+    sums, at most: 16 rows, all columns or those of its group."""
+    found = [0]
+    for op in nested(forall.regions[0].blocks[0]):
+        if op.name == ADD_SLICE:
+            rows, columns = shape_of(op.operands[0])
+            found.append(-(-columns * rows // (GROUP_ROWS * CONSUMERS.of(forall) * F32_PANEL)))
+    return max(found)
 
 
 def places_of(op: Any) -> int:

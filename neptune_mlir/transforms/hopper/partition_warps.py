@@ -26,6 +26,8 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
 from neptune_mlir.targets import group_tiles
 from neptune_mlir.targets.chips import gpu_target
+from neptune_mlir.targets.warp_groups import STAGED
+from neptune_mlir.transforms.gpu.layout_stages import added_panels, exchanged_bytes
 from neptune_mlir.transforms.hopper.specialize_warps import (
     GROUP,
     Load,
@@ -34,6 +36,7 @@ from neptune_mlir.transforms.hopper.specialize_warps import (
     loads_of,
     loops_around,
 )
+from neptune_mlir.transforms.hopper.vector_loads import places_of_warps, staged_vectors
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
 
@@ -149,10 +152,17 @@ class _Partition:
 
     def _once_slots(self, first: dict[Any, list[Load]]) -> int:
         """Slots of the loads outside of loops: two where memory allows, so that those of the next
-        program are on their way while this one still runs."""
-        needed = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
+        program are on their way while this one still runs, beside what groups give each other,
+        what they add to other programs' sums, and the vectors that each iteration reads."""
+        panels = max(1, added_panels(self.forall))
+        vectors = staged_vectors(self.forall, self.target.wave)
+        each = sum(size for _, size in places_of_warps(vectors))
+        beside = exchanged_bytes(self.forall) + self.warps * (each + (panels - 1) * STAGED)
+        rings = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
         blocks, resident = tuned(self.forall, "blocks", 1), RESIDENT.on(self.forall)
-        return group_tiles.once_slots(self.target, blocks, self.warps, needed, resident)
+        return group_tiles.once_slots(
+            self.target, blocks, self.warps, rings + beside, resident
+        )  # fmt: skip
 
     # ---- the producer
 

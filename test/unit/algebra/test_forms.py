@@ -22,6 +22,7 @@ from support.chains import (
     m,
     maximum,
     n,
+    read,
     reduction,
     ref,
     tanh,
@@ -75,6 +76,21 @@ def test_variance_keeps_a_count_and_no_big_squares():
     assert forms(solution)["q"] == "augmented"
     report = stress(ZOO["variance"], solution, AXIS, length=48, cases=("mean 1e+03",))
     assert report.fused["q"] <= 2 * report.unfused["q"] + 4
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_what_stays_along_the_stream_is_counted(hidden):
+    """A sum of x + c is that of x and n c: c + c + ... has roundings that are all alike."""
+    top, c = reduction("m", "max", x), read("c", 0)
+    moves = x + c / ref("m") * 0.001
+    if hidden:
+        moves = E(T.make("select", (x > 0.0).term, moves.term, T.const(0.0)))
+    solution = solve_chain([top, reduction("s", "add", moves)], AXIS)
+    bodies = [text(r.body) for r in solution.running]
+    assert ("where((x[i0, i1] > 0), 1, 0)" if hidden else "1") in bodies
+    assert not any("c[" in body or "0.001" in body for body in bodies)
+    chain = [top, reduction("s", "add", moves)]
+    assert stress(chain, solution, AXIS, length=48, cases=("mean 1e+03 (x)", "normal (c)")).ok
 
 
 def test_norms_into_matmuls_defer_their_scale():

@@ -16,6 +16,7 @@ from neptune_mlir.driver.family import chunks_of
 from neptune_mlir.pipelines import gpu, nvvm, runner
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.targets.nvidia import TARGETS
+from neptune_mlir.transforms.tiling.host_plan import nested_in
 
 HEADS, LENGTH = 2, 256
 
@@ -112,3 +113,16 @@ def test_vectors_of_the_next_iteration():
         text = nvvm.emit_tiles(module, "target", target="sm_90a")
         assert text.count("nvvm.cp.async.shared.global") == 4
         assert text.count("prefetch.global.L1") == (0 if early else 2)
+
+
+def test_groups_that_add_to_one_result_meet_once_an_iteration():
+    """A tile that groups make together has two places, in turns: also the second loop of a chain,
+    which begins while others may still read the first loop's last tile, waits for that once."""
+    module, _ = compiler.lower_text(
+        backward().to_mlir(), "test", "sm_90a", None, "tile",
+        "joined:1;rows:128;stream:64;late:0",
+    )  # fmt: skip
+    nvvm.emit_tiles(module, "target", target="sm_90a")
+    loops = (str(op) for op in nested_in(module.operation) if op.name == "scf.for")
+    meetings = [loop.count("bar.sync 1,") for loop in loops if "wgmma" in loop]
+    assert meetings == [1, 1]

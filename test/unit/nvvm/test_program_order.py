@@ -38,14 +38,18 @@ class Triangle(LongestFirst):
         return self.s.blocks
 
 
-@given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 12), st.integers(1, 20))
-def test_every_program_once_and_the_last_ones_longest_first(batch, heads, rows, blocks):
-    kernel = SimpleNamespace(s=Numbers(blocks), bounds=[batch, heads, rows])
+@given(
+    st.integers(1, 4), st.integers(1, 9), st.integers(1, 12), st.integers(1, 20), st.integers(0, 9)
+)
+def test_every_program_once_and_the_last_ones_longest_first(batch, heads, rows, blocks, told):
+    """How many the last ones are, the kernel finds, or its caller says (`told`)."""
+    in_two = {1: SimpleNamespace(last=told), 2: SimpleNamespace(last=told)} if told else {}
+    kernel = SimpleNamespace(s=Numbers(blocks), bounds=[batch, heads, rows], in_two=in_two)
     order = Triangle(kernel)
     places = [order.place(number) for number in range(batch * heads * rows)]
     points = batch * heads
     assert sorted(places) == [(row, point) for row in range(rows) for point in range(points)]
-    late = min(points, -(-SORTED * blocks // rows)) * rows
+    late = min(points, told or -(-SORTED * blocks // rows)) * rows
     early = places[: len(places) - late]
     assert early == [(rows - 1 - n % rows, n // rows) for n in range(len(early))]
     lengths = [row for row, _ in places[len(places) - late :]]

@@ -72,8 +72,9 @@ def test_the_second_array_comes_late(causal, group, resident, rows, cut):
     kernel.come = coming = Coming(kernel, {n + 1: b for n, (_, b) in enumerate(pairs)})
     np.testing.assert_array_equal(kernel(q, *late), want)
     assert set(coming.asked) == set(range(LANES))
-    for step in (0, 64):  # the first one, by lanes or by positions
-        late = [ArraysInTwo((np.full_like(a, np.nan), b), 2, 0, WORD, 1000, step) for a, b in pairs]
+    for step in (0, 64):  # the first one, by lanes or by positions; lanes in another order
+        late = [ArraysInTwo((np.full_like(a, np.nan), b), 2, 0, WORD, 1000, step, 1)
+                for a, b in pairs]  # fmt: skip
         first = {n + 1: a for n, (a, _) in enumerate(pairs)}
         kernel.come = coming = Coming(kernel, first, True, step)
         np.testing.assert_array_equal(kernel(q, *late), want)

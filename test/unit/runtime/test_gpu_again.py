@@ -321,9 +321,9 @@ def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
     seen = []
 
     def both(*values):
-        seen.append([*values[:1], *values[4:11], *values[11:13]])
+        seen.append([*values[:1], *values[4:12], *values[12:14]])
 
-    numbers = (c_void_p, *[c_int32] * 6)
+    numbers = (c_void_p, *[c_int32] * 7)
     monkeypatch.setitem(KERNELS, "both", ((*ARRAY, *ARRAY, *numbers, Map, Map), both))
     made = FakeGpu(KERNELS)
     facts = {"threads": 32, "shared": 0, "registers": 32, "spills": 0}
@@ -331,7 +331,7 @@ def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
     bundle = Bundle("sm_90a", IN_TWO, b"hopp", {"images": [image], "alignment": []})
 
     def values(run, x, more, word, late):
-        run(ArraysInTwo((x, more), 0, late, word, 900))
+        run(ArraysInTwo((x, more), 0, late, word, 900, 0, 5))
         return seen.pop()
 
     run = GpuExecutable(bundle, made.driver)
@@ -339,7 +339,9 @@ def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
     found = [values(run, *g) for g in given]
     assert len(checks) == 2  # for what is late counts
     assert found == [values(GpuExecutable(bundle, made.driver), *g) for g in given]
-    assert [row[1:8] for row in found[:2]] == [[4, 4, 0, 4, 900, 0, 0], [8, 4, 4, 7, 900, 0, 0]]
+    assert [row[1:9] for row in found[:2]] == [
+        [4, 4, 0, 4, 900, 0, 0, 5], [8, 4, 4, 7, 900, 0, 0, 5]
+    ]  # fmt: skip
     assert len({row[-1] for row in found}) == 4
     with pytest.raises(ArgumentError, match="no kernel for this device takes"):
         run(ArraysInTwo((tensor(5), tensor(3)), 0))  # tiles have 4 rows

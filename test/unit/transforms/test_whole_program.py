@@ -200,13 +200,29 @@ def test_alike_sums_are_kept_apart_together():
     assert like_the_last(blamed) == ("lx", "lz")
 
 
-def test_windows_of_images_are_evaluated_on_few_rows(monkeypatch):
-    """Five short loops that nothing reduces are thousands of rows, of which a few say as much."""
-    seen = []
+@pytest.fixture
+def seen(monkeypatch):
+    """The programs that are judged as a whole."""
+    found = []
     monkeypatch.setattr(
         "neptune_mlir.transforms.fusion.whole.wrong_values",
-        lambda definition, *rest: seen.append(definition) or "",
+        lambda definition, *rest: found.append(definition) or "",
     )
+    return found
+
+
+def test_rows_behind_which_factors_move_are_long(seen):
+    """Nothing is fused: what 37 weights of e^-35 lose, 8 do not."""
+    p, i, j, read = rows()
+    r, v = p.input("r", i)[i], p.input("v", j)[j]
+    p.output(N.sum(read("x") / r * v, j), i)
+    assert any("deferred behind" in r for r in remarks_of(p))
+    shapes = {shape for definition in seen for shape, _ in definition.inputs.values()}
+    assert shapes == {(5, 37), (5,), (37,)}
+
+
+def test_windows_of_images_are_evaluated_on_few_rows(seen):
+    """Five short loops that nothing reduces are thousands of rows, of which a few say as much."""
     p = N.Program("windows")
     *window, h, c = (p.axis(f"a{k}", n) for k, n in enumerate((2, 8, 7, 8, 7, 3, 32)))
     x = p.input("x", *window, h, c)[(*window, h, c)]

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The rule that a fused program counts as right by: what infinities and NaNs may become."""
+
+import numpy as np
+
+from neptune_mlir.algebra.numerics.judge import Programs, judge
+
+NAN, INF = np.nan, np.inf
+
+
+def verdict(fused, unfused, exact, *values, exponents=frozenset()):
+    """Of one-row programs, of which nothing but the named arguments is in an exponent."""
+    three = (lambda *_: [fused], lambda *_: [unfused], exact)
+    runs = [lambda values, f=f: [np.asarray(f(*values), float)] for f in three]
+    found = Programs(*runs, ("f32",) * len(values), ("f32",), frozenset(exponents))
+    with np.errstate(all="ignore"):
+        (comparison,) = judge(found, [np.asarray([v], float) for v in values])
+    return comparison.ok
+
+
+def test_what_an_infinity_is_summed_into_need_not_be_finite():
+    bounded = lambda x, y: 1 / (1 + np.abs(x)) + y  # noqa: E731  0 of an infinity
+    assert verdict(NAN, 1.0, bounded, INF, 1.0)
+    assert not verdict(NAN, 1.0, bounded, INF, 1.0, exponents={0})  # a maximum knows infinities
+    assert not verdict(2.0, 1.0, bounded, INF, 1.0)  # a number is right or wrong
+    assert not verdict(NAN, 1.0, lambda x, y: y, INF, 1.0)  # nothing that depends on it
+    assert verdict(NAN, -INF, lambda x: x, -INF) and verdict(INF, NAN, lambda x: abs(x), NAN)
+
+
+def test_where_a_program_divides_by_0_an_infinity_is_as_good_as_a_nan():
+    assert verdict(INF, NAN, lambda x: x / x, 0.0)
+    assert not verdict(1.0, NAN, lambda x: x / x, 0.0)
+    assert not verdict(NAN, INF, lambda x: 1 / x, 0.0)
+
+
+def test_the_ends_of_the_range_are_spared_where_inputs_are_scaled_together():
+    product = lambda x, y: x * y  # noqa: E731
+    assert verdict(0.0, 1e-30, product, 1e-15, 1e-15)
+    assert verdict(INF, 1e30, product, 1e15, 1e15)
+    assert not verdict(0.0, 1e-30, product, 1e-30, 1.0)
+    assert not verdict(INF, 1e30, product, 1e30, 1.0)
+    assert not verdict(0.0, 1e-20, product, 1e-10, 1e-10)
+
+
+def test_what_an_overflow_makes():
+    """Of a NaN, the 0 that dividing by an infinity gives; nothing else that is finite."""
+    assert verdict(0.0, NAN, lambda x: x, 1.0) and verdict(1.0, NAN, lambda x: x, 1.0)
+    assert not verdict(2.0, NAN, lambda x: x, 1.0)
+    assert not verdict(NAN, 1.0, lambda x: x, 1.0)
