@@ -92,7 +92,7 @@ def ways(target: str) -> tuple[Way, ...]:
         for sizes in [f"held:{held};shared:{shared};least:16"]
     )
     if not nvidia(target).warp_groups:
-        return portable
+        return (*portable, Way.unfused(shared))
     steps = (
         *gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("positions-ahead"),
         Step("specialize-warps"),
@@ -106,7 +106,7 @@ def ways(target: str) -> tuple[Way, ...]:
     groups_alone = Way(
         specialised, steps, suits, few=few, cut=cut, needs="warp_groups", multiplies_bytes=True
     )
-    return (groups_alone, *portable)
+    return (groups_alone, *portable, Way.unfused(shared))
 
 
 def compile_tiles(

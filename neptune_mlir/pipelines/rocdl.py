@@ -41,15 +41,17 @@ def ways(target: str) -> tuple[Way, ...]:
     chip = amd(target)
     shared = chip.shared_block >> 10
     private = f"{_CHUNKS.format(chip.wave // 2, 2 * chip.units)};shared:{shared}"
-    # Last, the rule by what a block can have: it cuts streams inside streams, too. It does not
-    # count what lies between factors, so there is one more with a half.
-    rules = (f"held:{PRODUCT_WORDS[0]};shared:{n};least:16" for n in (shared, shared // 2))
-    knobs = [
-        {"streamed": streamed, "ahead": streamed, "private": private}
+    # Then the rule by what a block can have: it cuts streams inside streams, too. It does not count
+    # what lies between factors, so there is one more with a half.
+    rules = [f"held:{PRODUCT_WORDS[0]};shared:{n};least:16" for n in (shared, shared // 2)]
+    fused = (
+        Way(
+            {"streamed": streamed, "ahead": streamed, "private": private},
+            suits=functools.partial(_fits, chip), spills=streamed in rules,
+        )
         for streamed in (*_TILES[chip.wave], *rules)
-    ]
-    fits = functools.partial(_fits, chip)
-    return (*(Way(k, suits=fits, spills=False) for k in knobs[:-1]), Way(knobs[-1]))
+    )  # fmt: skip
+    return (*fused, Way.unfused(shared))
 
 
 def _fits(chip: AmdTarget, module: Any) -> bool:

@@ -62,14 +62,14 @@ from neptune_mlir.dialects.attributes import (
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
-from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
+from neptune_mlir.transforms.fusion.privatize import small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.aligned_factors import align_factors
+from neptune_mlir.transforms.schedule.join_tiles import chunks_of, fit_join
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
 from neptune_mlir.transforms.schedule.map_tiles import (
     SQUARE,
@@ -119,7 +119,6 @@ from neptune_mlir.transforms.schedule.wishes import Wishes
 WHOLE_REDUCED = WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
 COLUMNS = (64, 32, 16)  # of a tile that does not have all
-JOINED = 4096  # elements of a tile of private values
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 LONG_TILE = 1024  # elements of one row, on CPUs: sums are folded and corrected once for so many
 SHARING = 4  # rows of a tile that a row beside them is loaded for once
@@ -244,7 +243,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         width = beside or WHOLE_PARALLEL
         sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
-            _fit_join(sizes, op, parallel, inner, nests, wishes)
+            fit_join(sizes, op, parallel, inner, nests, wishes, bool(_chip_of(op)))
     divided = divisors(nests)
     pieces = is_map and inner in divided
     within = within_quotients(inner, sizes, domain, divided, parallel) if pieces else {}
@@ -295,8 +294,9 @@ def _product_tile(
         rows, stream = fitting_sizes(nests, domain, rest, row, axis, (rows, stream), room)
         rest |= {**dict.fromkeys(row, rows), axis: stream}
         if column is not None and overfull(nests, rest, domain, axis, room):
-            parts = (n for n in COLUMNS if not overfull(nests, rest | {column: n}, domain, axis, room))
-            uncut, cut = False, next(parts, cut)
+            narrow = [{**rest, column: n} for n in COLUMNS]
+            fits = (n for n in narrow if not overfull(nests, n, domain, axis, room))
+            uncut, cut = False, next(fits, narrow[0])[column]
     across = {} if column is None else {column: 0 if uncut else cut}
     sizes.update(dict.fromkeys(row, rows or 64) | across)
     sizes.update((a, 0 if a in whole else cut) for a in more)
@@ -366,7 +366,7 @@ def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[i
     `chunks` or what it has."""
     sizes = {a: 0 if at_most(op.domain[a], WHOLE_REDUCED) else part for a in reduced}
     if isinstance(op, N.GlobalOp) and 0 in reduced:
-        sizes[0] = chunks or _chunks(op)
+        sizes[0] = chunks or chunks_of(op)
     return sizes
 
 
@@ -403,36 +403,6 @@ def _inner(
     streams = axis is not None and (not _chip_of(op) or _is_contiguous(axis, nests))
     found = parallel and not streams and _is_contiguous(parallel[-1], nests)
     return parallel.pop() if found else None
-
-
-def _fit_join(
-    sizes: dict[int, int], op: Any, parallel: Sequence[int], inner: int,
-    nests: Sequence[FusedNest], wishes: Wishes,
-) -> None:  # fmt: skip
-    """Cut a join of chunks (axis 0) until a program has JOINED elements at most. Where chunks are
-    joined to numbers of rows, which whole rows are made with, a program has so many of these: it
-    joins the numbers first."""
-    domain = list(op.domain)
-    if _joins_numbers(op, nests, inner):
-        sizes.update(dict.fromkeys(parallel, 1))
-        sizes[inner] = JOINED
-        return
-    if domain[0] == DYNAMIC:  # made for the most chunks
-        if sizes[0] > FEW_CHUNKS and wishes.columns:
-            sizes[inner] = wishes.columns
-        room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
-        sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
-    if not parallel:
-        room = JOINED // (sizes[0] or domain[0])
-        sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
-
-
-def _joins_numbers(op: Any, nests: Sequence[FusedNest], inner: int) -> bool:
-    """Whether no nest of a join on a chip has both the chunks and the axis that arrays lie along,
-    which is longer than a tile."""
-    if not _chip_of(op) or at_most(op.domain[inner], JOINED - 1):
-        return False
-    return not any({0, inner} <= {*nest.loops} for nest in nests)
 
 
 def _words(nests: Sequence[FusedNest]) -> int:
@@ -585,11 +555,6 @@ def _few_rows(
         if most > points:
             best, points = axis, most
     return {best: points if points > 1 else least}
-
-
-def _chunks(join: Any) -> int:
-    """The tile of the chunk axis: all of it, or as many as there can be."""
-    return 0 if join.domain[0] != DYNAMIC else ix.most(join.operation.operands[0]) or 64
 
 
 def _clip(size: int, extent: int) -> int:

@@ -5,6 +5,7 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir.errors import OutOfMemory
+from neptune_mlir.pipelines import nvvm, rocdl
 from neptune_mlir.targets.nvidia import nvidia
 
 PROGRAM = """
@@ -55,3 +56,14 @@ def test_tiles_of_streams_in_chunks_fit_where_the_schedule_is_told_what_there_is
     bundle = neptune_mlir.compile(text, target="sm_90a", schedule=schedule, knobs=knobs).bundle
     kernels = [k for image in bundle.facts["images"] for k in image["kernels"].values()]
     assert 0 < max(k["shared"] for k in kernels) <= room
+
+
+@pytest.mark.parametrize(("pipeline", "target"), [(nvvm, "sm_90a"), (rocdl, "gfx942")])
+def test_the_last_resort_fits(pipeline, target, monkeypatch):
+    """Reductions alone, whose factors are cut along what they sum over."""
+    *_, last = pipeline.ways(target)
+    monkeypatch.setattr(pipeline, "ways", lambda target: (last,))
+    bundle = neptune_mlir.compile(PROGRAM.format(n=120), target=target).bundle
+    assert bundle.facts["provenance"]["schedule"]["name"] == "unfused"
+    kernels = [k for image in bundle.facts["images"] for k in image["kernels"].values()]
+    assert len(kernels) == 2 and max(k["shared"] for k in kernels)
