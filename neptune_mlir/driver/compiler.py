@@ -331,18 +331,21 @@ module attributes {transform.with_named_sequence} {
 
 @bindings.exclusive
 def compile_unfused(
-    text: str, source: str, entry: str | None, *, vectorize: bool = True, order: int = 0
-) -> Any:
+    text: str, source: str, entry: str | None, *, vectorize: bool = True, order: int = 0,
+    hide: bool = False,
+) -> Any:  # fmt: skip
     """The program as written, through upstream's loops: what results are checked against.
 
     Args:
         vectorize: False compiles several times sooner into code that runs slower.
         order: the number of an order of its sums (`algebra/numerics/orders.py`).
+        hide: whether 0 times anything is 0: what a mask leaves out is not there.
 
     Raises:
         NeptuneError: the program has no lowering to loops.
     """
-    return _through_loops(Lowering.of_text(text, source), source, entry, vectorize, order)
+    lowering = Lowering.of_text(text, source)
+    return _through_loops(lowering, source, entry, vectorize, order, hide=hide)
 
 
 @bindings.exclusive
@@ -370,7 +373,7 @@ def compile_reference(
 
 def _through_loops(
     lowering: Lowering, source: str, entry: str | None, vectorize: bool, order: int = 0,
-    digits: int = 0, numbered: bool = False,
+    digits: int = 0, numbered: bool = False, hide: bool = False,
 ) -> Any:  # fmt: skip
     from neptune_mlir.pipelines import cpu
     from neptune_mlir.runtime.function import FunctionExecutable
@@ -381,6 +384,6 @@ def _through_loops(
             schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
         bundle = cpu.compile_unfused(
             lowering.module, entry, vectorize=vectorize, order=order, digits=digits,
-            numbered=numbered,
+            numbered=numbered, hide=hide,
         )  # fmt: skip
     return FunctionExecutable(bundle.with_data(lowering.constants))

@@ -71,15 +71,16 @@ def three_ways(
         return functools.partial(wide, functools.partial(made, rounding=number))
 
     @functools.cache
-    def reordered(order: int) -> Callable[[Sequence[Any]], list[Any]]:
-        made = compile_unfused(source.text, source.name, entry, vectorize=False, order=order)
-        return native(made)
+    def reordered(order: int, hide: bool = False) -> Callable[[Sequence[Any]], list[Any]]:
+        options = {"vectorize": False, "order": order, "hide": hide}
+        return native(compile_unfused(source.text, source.name, entry, **options))
 
     exponents = _exponents(source, entry)
     programs = Programs(
         native(run), native(unfused), exact, arguments, results, exponents, reordered=reordered,
         ranged=None if "f64" in arguments else ranged,
         otherwise=None if "f64" in arguments else otherwise,
+        hiding=functools.partial(reordered, hide=True),
     )  # fmt: skip
     return programs, ""
 

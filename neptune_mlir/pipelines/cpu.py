@@ -107,6 +107,7 @@ UNFUSED = (
     Step("convert-bufferization-to-memref"),
     Step("copies-to-linalg"),
     Step("convert-linalg-to-loops"),
+    Step("hide-zeros"),
     Step("reorder-sums"),
     Step("round-floats"),
     *TO_LLVM,
@@ -181,10 +182,12 @@ def compile_unfused(
     order: int = 0,
     digits: int = 0,
     numbered: bool = False,
+    hide: bool = False,
 ) -> Bundle:
     """A function in `linalg` or unfused nests through upstream's loops (changes `module`); run
     the bundle with `runtime.function.FunctionExecutable`. `order`: of sums (`reorder-sums`).
-    `digits`, `numbered`: of floats (`round-floats`)."""
+    `digits`, `numbered`: of floats (`round-floats`). `hide`: whether 0 times anything is 0
+    (`hide-zeros`)."""
     target = target or host()
     function = _entry(module, entry)
     with module.context, ir.Location.unknown():
@@ -205,7 +208,7 @@ def compile_unfused(
         "numbered": numbered,
     }
     _keep_arguments(module)
-    run(module, _steps(module, UNFUSED, target, None, order, digits, numbered))
+    run(module, _steps(module, UNFUSED, target, None, order, digits, numbered, hide))
     return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize), facts)
 
 
@@ -239,7 +242,7 @@ def _argument(kind: Any, k: int) -> Argument:
 
 def _steps(
     module: Any, steps: Sequence[Step], target: CpuTarget, entry: str | None, order: int = 0,
-    digits: int = 0, numbered: bool = False,
+    digits: int = 0, numbered: bool = False, hide: bool = False,
 ) -> list[Step]:  # fmt: skip
     """The pipeline with what depends on the program, the chip and the request filled in."""
     options: dict[str, dict[str, Any]] = {
@@ -257,6 +260,7 @@ def _steps(
     }  # fmt: skip
     # that pass looks at the type of every value: a twentieth of a compilation
     without = set() if "bf16" in str(module) else {"bf16-bits"}
+    without |= set() if hide else {"hide-zeros"}
     return [
         Step(step.name, options.get(step.name, step.options))
         for step in steps if step.name not in without

@@ -84,6 +84,7 @@ _MODULES: dict[str, str] = {
     "expand-math": "neptune_mlir.transforms.math.expand_math",
     "bf16-bits": "neptune_mlir.transforms.cpu.bf16_bits",
     "copies-to-linalg": "neptune_mlir.transforms.cpu.copies_to_linalg",
+    "hide-zeros": "neptune_mlir.transforms.cpu.hide_zeros",
     "interchange-reductions": "neptune_mlir.transforms.cpu.interchange_reductions",
     "reorder-sums": "neptune_mlir.transforms.cpu.reorder_sums",
     "round-floats": "neptune_mlir.transforms.cpu.round_floats",

@@ -71,7 +71,8 @@ def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> P
     text = as_gpus_have(text)
     unfused = compile_unfused(text, "program", None, vectorize=False)
     there, _ = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
-    return replace(found, most=256, unfused=there.unfused, reordered=there.reordered)
+    return replace(found, most=256, unfused=there.unfused, reordered=there.reordered,
+                   hiding=there.hiding)  # fmt: skip
 
 
 def as_gpus_have(text: str) -> str:

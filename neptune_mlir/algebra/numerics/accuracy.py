@@ -10,8 +10,7 @@ Both are measured against the program in float64. The rule, for every result:
   either gives, or anything that is not finite, or 0 (which dividing by an overflow makes). It is
   luck whether noise overflows: it may where it does, unfused, when inputs move by a last place.
   Where more range (`ranged`) leaves less than a quarter of its error, 2^13 ulps are enough, or a
-  64th of a row.
-  What it gives with more range is right there, too.
+  64th of a row. What it gives with more range is right there, too.
 * An infinity or a NaN in an argument that no exponent is made of is added up and multiplied, and
   which of them comes out depends on the order of a sum: results that depend on it may be either,
   and need not be finite. Where the program divides by 0 and makes a NaN, an infinity is as good.
@@ -23,6 +22,8 @@ Both are measured against the program in float64. The rule, for every result:
   vanish, which is what moving factors behind sums may cost (numerics.md, `default`). Where the
   product of all that are far comes within `HEADROOM` of the ends, a sum of the fused program may,
   whatever its result is: nothing is compared.
+* So does a product that overflows where a mask makes its weight 0. There a number is right as well
+  if the program as written gives it where 0 times anything is 0 (`hiding`).
 * An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
   result, may be hidden: the fused program does not visit what a mask leaves out.
 * error(fused) <= 2 error(unfused) + 4 ulp, of the result's type or of the narrowest one that the
@@ -34,10 +35,10 @@ Both are measured against the program in float64. The rule, for every result:
   no error of a small one, and the cancellation in one element of a product decides nothing.
 * Rounding is luck, most of all in results of few elements. What exceeds the bound is run again
   on inputs that differ in the last place, and the bound holds for the root mean square over these,
-  which is known the better the more there are: what is close to the bound is run more often.
+  which is known the better the more there are: what is close, or in few runs, is run more often.
 * A row that a change in the last place of the inputs moves by a quarter of its size or more has
   no digits to lose: errors up to that movement are accepted, and up to twice what the program as
-  written makes of it with other roundings (below).
+  written makes of it with other roundings (below); so where most of these make another row of it.
 * A row that is 0 because its inputs are equal (a variance), or no more than the rounding of that,
   may be off by what a last place of each of them would make of it. The last place of a 0 that an
   exponent is made of is that of the largest number beside it.
@@ -69,8 +70,8 @@ Both are measured against the program in float64. The rule, for every result:
   float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
   last place (up to 4 times).
   With some of ROUNDINGS other roundings (below) the program as written has at least half of the
-  error of the fused one on the input itself. A row that is 0 because its inputs are equal may be
-  off by what the unfused program makes of other numbers that are.
+  error of the fused one on the input itself, or it has on inputs that a last place moves alike.
+  A row that is 0 because inputs are equal may be off by what that makes of other numbers that are.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
@@ -81,11 +82,14 @@ Both are measured against the program in float64. The rule, for every result:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from neptune_mlir.algebra.numerics.float8 import LARGEST_FLOAT8, nearest_float8
 
 Array = np.ndarray
 
@@ -96,12 +100,11 @@ SMALLEST = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1
             "f8E4M3FN": 2.0**-6}  # fmt: skip
 LARGEST = {
     "f16": 65504.0, "bf16": (2 - 2.0**-7) * 2.0**127, "f32": (2 - 2.0**-23) * 2.0**127,
-    "f64": float(np.finfo(np.float64).max), "f8E4M3FN": 448.0,
+    "f64": float(np.finfo(np.float64).max), "f8E4M3FN": LARGEST_FLOAT8,
 }  # fmt: skip
 
 # The part of the range of f32 that moving factors may cost where several inputs are scaled at once:
-# what is larger than the largest number over this, or smaller than the smallest times this, may
-# overflow or vanish.
+# beyond the largest number over this, or the smallest times this, values may overflow or vanish.
 HEADROOM = 2.0**40
 
 TIMES = 2.0
@@ -114,6 +117,7 @@ OFF = 2.0**-6  # of the size of a row, at most: GARBAGE, where more range gives 
 DIGITS_OF_F32 = 24  # in bits
 LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
 SMALL_PRODUCTS = 0.25  # of the error of an unfused program: less with more range, and range is why
+SELDOM = 16  # an error in one of so many runs is rare
 ALIKE = 4.0  # times as sensitive: inputs further away that are more so, or less, are others
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
@@ -130,24 +134,15 @@ def rounded(values: Any, dtype: str) -> Array:
         return np.asarray(values)
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype == "f8E4M3FN":
-            return _rounded_float8(np.asarray(values, np.float64))
+            return nearest_float8(np.asarray(values, np.float64))
         if dtype != "bf16":
             narrow = np.float16 if dtype == "f16" else np.float32
             return np.asarray(np.asarray(values, np.float64).astype(narrow), np.float64)
         bits = np.atleast_1d(np.asarray(values, np.float32)).view(np.uint32)
-        even = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16
-        found = even.astype(np.uint32).view(np.float32).astype(np.float64)
+        even = bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))  # (wraps around for NaNs alone)
+        found = (even & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
         found = found.reshape(np.shape(values))
         return np.where(np.isnan(values), np.nan, found)
-
-
-def _rounded_float8(values: Array) -> Array:
-    """The nearest e4m3; what is beyond the largest, infinities too, is the largest."""
-    exponent = np.frexp(values)[1] - 1
-    unit = 2.0 ** (np.maximum(np.where(np.isfinite(values), exponent, 0), -6) - 3.0)
-    largest = LARGEST["f8E4M3FN"]
-    found = np.clip(np.rint(values / unit) * unit, -largest, largest)
-    return np.where(np.isnan(values), np.nan, found)
 
 
 def bound(unfused: Any, dtype: str = "f32") -> Any:
@@ -256,6 +251,7 @@ class Comparison:
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
         moved: Sequence[Any] = (), limit: Any = None, otherwise: Sequence[Iterable[Any]] = (),
+        hiding: Iterable[Any] = (),
     ) -> None:  # fmt: skip
         """Several runs, which the first dimension of results counts. Arrays are float64, `exact`
         before any rounding. Given once, for the first run and without that dimension: `near`,
@@ -267,8 +263,8 @@ class Comparison:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
         have. `limit`: `exact` with very large numbers for infinities, where there are any.
-        `otherwise`: of each run the program as written with other roundings; asked where nothing
-        else helps."""
+        `otherwise`: of each run the program as written with other roundings; `hiding`: of all runs
+        that with 0 times anything 0. Both are asked where nothing else helps."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += len(fused)
         if fused.shape != exact.shape:
@@ -302,7 +298,7 @@ class Comparison:
             self._patterns(
                 fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit, otherwise
             )
-            self._errors(fused, unfused, exact, unknown, ranged, ways)
+            self._errors(fused, unfused, exact, unknown, ranged, ways, hiding)
 
     def _stranger(self, number: int, example: str) -> None:
         self.strangers += number
@@ -396,14 +392,19 @@ class Comparison:
 
     def _errors(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, ranged: Any,
-        ways: Sequence[Any],
+        ways: Sequence[Any], hiding: Iterable[Any],
     ) -> None:  # fmt: skip
         compared = np.isfinite(rounded(exact, self.dtype)) & ~unknown
         known = np.where(compared, exact, 0.0)
         lost = ~np.isfinite(unfused)
         alike = np.zeros(exact.shape, bool)
-        for way in ways:
+
+        off = lost & compared & np.isfinite(fused)
+        known_so = itertools.chain(ways, [] if ranged is None else [ranged], hiding)
+        for way in known_so if off.any() else ():
             alike |= np.abs(fused - way) <= SLACK[self.dtype] * EPSILON[self.dtype] * np.abs(way)
+            if not (off & ~alike).any():
+                break
 
         def errors(got: Array) -> Array:
             right = ~np.isfinite(got) | (lost & ((got == 0) | alike))
@@ -499,8 +500,7 @@ class Comparison:
 
     @property
     def unfused(self) -> float:
-        """What that error is compared with: the program as written has it there, or in another
-        row."""
+        """What that error is compared with: of the program as written, there or in another row."""
         return self._of_worst(self._bases())
 
     @property
@@ -527,8 +527,7 @@ class Comparison:
 
     @property
     def excess(self) -> float:
-        """The error of the fused program over its bound; infinite where a NaN or an infinity is
-        where it must not be."""
+        """The error of the fused program over its bound; infinite where its kinds are wrong."""
         if self.strangers:
             return float(np.inf)
         if self.beside is not None:
@@ -538,13 +537,10 @@ class Comparison:
     def _judged_rows(self) -> Array:
         """The error of each row, where it counts."""
         by_row = self._by_row(self._fused)
-        if self.runs == 1 or self.dtype not in EPSILON:
-            return by_row
-        return np.where(self._without_digits(), 0.0, by_row)
+        alone = self.runs == 1 or self.dtype not in EPSILON
+        return by_row if alone else np.where(self._without_digits(), 0.0, by_row)
 
-    def further(
-        self, away: Comparison, near: Comparison, turned: Comparison | None
-    ) -> float | None:
+    def further(self, away: Comparison, near: Comparison, turned: Comparison | None) -> Any:
         """The excess on inputs further `away`, of the rows that are over the bound here; None where
         those say nothing of this input (see above, roundings that stay).
 
@@ -563,7 +559,9 @@ class Comparison:
         off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
         if turned is not None:  # rows that are noise: as much as another rounding makes of them
             own = norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
-            noise = (self._movement() >= NO_DIGITS * own) & (off <= TIMES * most + slack)
+            noise = self._movement() >= NO_DIGITS * own
+            noise |= np.median(np.asarray(turned._unfused), axis=0) >= own
+            noise &= off <= TIMES * most + slack
             if not (over & ~noise).any():
                 return 0.0
             over &= ~noise
@@ -572,23 +570,33 @@ class Comparison:
         size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
         here, there = near._slope(), away._slope()
         alike = away._movement() <= NO_DIGITS * size
-        alike &= (here <= ALIKE * there) & (there <= ALIKE * here)
+        still = away._movement() <= NO_DIGITS * EPSILON[self.dtype] * size  # noise of float64
+        alike &= still | ((here <= ALIKE * there) & (there <= ALIKE * here))
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)
-        limit = away.bound_of(away._bases())
-        bound = np.maximum(limit, np.where(times > TIMES, times * unfused, 0.0))
+        worse = np.where(times > TIMES, times * unfused, 0.0)
+        bound = np.maximum(away.bound_of(away._bases()), worse)
         if self._made is not None:  # zeros: in what the program as written makes of others
             zeros = self._nothing(self._sizes[0]) & self._nothing(size)
             alike |= zeros
             bound = np.where(zeros, TIMES * unfused, bound)
             times = np.where(zeros, TIMES, times)
-        if not (alike & (off <= times * most + slack))[over].all():
+        beside = norm(np.asarray(near._unfused), 0) / np.sqrt(near.runs)
+        alike &= off <= np.maximum(times * most, TIMES * beside) + slack
+        if not alike[over].all():
             return None
         return float(np.max(fused[over] / np.maximum(bound[over], SMALLEST["f64"])))
 
     @property
     def ok(self) -> bool:
         return self.excess <= self.within
+
+    @property
+    def seldom(self) -> bool:
+        """Whether few runs make the error: without the worst of them the bound holds."""
+        most = np.sort(self._in_ulps(self._fused), axis=0)[: self.runs - self.runs // SELDOM]
+        over = norm(most, 0) > np.sqrt(len(most)) * self.within * self.bound
+        return not (over & ~self._without_digits()).any()
 
     @property
     def verdict(self) -> str:

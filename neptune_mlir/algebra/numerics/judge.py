@@ -63,6 +63,8 @@ class Programs:
     rounded: tuple[str, ...] = ()
     # `ranged` by the number of another rounding, from 1
     otherwise: Callable[[int], Run] | None = None
+    # the program as written where 0 times anything is 0, by the number of an order of its sums
+    hiding: Callable[[int], Run] | None = None
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
@@ -353,7 +355,9 @@ def _judged(
     for runs in (AGAIN, *CLOSE):
         first = found[0].runs
         close = first == 1 or any(
-            programs.within < c.excess <= CLOSE[runs] * programs.within for c in found
+            programs.within < c.excess <= CLOSE[runs] * programs.within
+            or (programs.within < c.excess < np.inf and c.seldom)
+            for c in found
         )
         if not close or runs > programs.most:
             break
@@ -457,7 +461,15 @@ def _compare(
         False if hidden is None else hidden[k],
         beyond[0] if beyond else None, beyond[1:], of_shifted, limit,
         [_rounded_otherwise(programs, one.arguments, k) for one in runs] if otherwise else (),
+        _hiding(programs, runs, k),
     )  # fmt: skip
+
+
+def _hiding(programs: Programs, runs: Sequence[_OneRun], k: int) -> Iterator[Array]:
+    """A result of the program as written where 0 times anything is 0, its sums in all orders."""
+    if programs.hiding is not None:
+        for order in range(ORDERS + 1):
+            yield np.stack([programs.hiding(order)(one.arguments)[k] for one in runs])
 
 
 def _rounded_otherwise(programs: Programs, arguments: Sequence[Any], k: int) -> Iterator[Any]:

@@ -208,6 +208,20 @@ def test_what_is_rounded_to_16_bits_keeps_its_constants():
     assert text(finish) == "(@o * 0.125)"
 
 
+def test_constants_stay_with_the_elements_of_one_tensor():
+    """Without them x y overflows where 0.001 x y does not; a contraction gives its constants up."""
+
+    def deferred(body):
+        return defer(reduction("o", "add", body), AXIS, lambda t: t.op in ("ref", "const"))
+
+    assert deferred(x * 0.001 * x) is None
+    rest, finish = deferred(exp(x) / ref("l") * (x * 0.001 * x))
+    assert rest.body is (exp(x) * (x * 0.001 * x)).term
+    assert text(finish) == "(@o / @l[i0])"
+    rest, finish = deferred(x * 0.001 * v)
+    assert rest.body is (x * v).term and text(finish) == "(@o * 0.001)"
+
+
 def test_reading_a_later_or_unknown_reduction_is_an_input_error():
     with pytest.raises(InputError, match="not an earlier reduction"):
         solve_chain([reduction("o", "add", exp(x - m))], AXIS)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows that the program as written loses, and what they say of others."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from neptune_mlir.algebra.numerics.accuracy import EPSILON
+from neptune_mlir.algebra.numerics.judge import Programs, judge
+
+
+def of(*functions):
+    """Functions of an array as a program: fused, unfused and in float64."""
+    runs = [lambda values, f=f: [np.asarray(f(*values), float)] for f in functions]
+    return Programs(*runs, ("f32",), ("f32",))
+
+
+def test_a_row_that_the_program_loses_is_no_bound_for_others():
+    """Nor where inputs further away decide."""
+    x = np.random.default_rng(0).random((3, 8)) + 1
+
+    def written(x):
+        return x.sum(1) * (1 + np.array([0.5, 0, 0]))
+
+    def fused(x, off):
+        return x.sum(1) * (1 + np.array([0.5, off, 0]))
+
+    for off, right in ((2 * EPSILON["f32"], True), (0.01, False)):
+        near = lambda x, off=off: fused(x, off)  # noqa: E731
+        three = of(near, written, lambda x: x.sum(1))
+        rounded_so = lambda number, three=three: three.unfused  # noqa: E731
+        for asked in (three, replace(three, otherwise=rounded_so)):
+            (found,) = judge(asked, [x])
+            assert found.ok == right
+        assert right or found.fused > 8e4 > found.bound == 4
+
+
+def test_what_a_mask_hides_may_overflow():
+    """The program as written makes a NaN of it; what is not hidden counts as the program has it."""
+    x, hidden = np.array([[1.0, 3.0, 1e30]]), np.array([[1.0, 1.0, 0.0]])
+    exact = lambda x: (hidden * x * x).sum(1)  # noqa: E731
+    lost = lambda x: np.full(1, np.nan)  # noqa: E731
+    for value, right in ((10.0, True), (10.01, False), (20.0, False)):
+        asked = of(lambda x, value=value: np.full(1, value), lost, exact)
+        asked = replace(asked, hiding=lambda order: lambda values: [np.full(1, 10.0)])
+        asked = replace(asked, exact=lambda values: [exact(values[0]) * 1.5])  # overflows, too
+        (found,) = judge(asked, [x])
+        assert found.ok == right
