@@ -112,7 +112,7 @@ def _top_k(op: Any) -> Sequence[Any]:
     return [slice_of(as_before(values, x), start, end), slice_of(found, start, end)]
 
 
-# ---- tensors without elements ---------------------------------------------------------------------
+# ---- tensors without elements --------------------------------------------------------------------
 
 
 def _reduce(op: Any) -> Sequence[Any]:
