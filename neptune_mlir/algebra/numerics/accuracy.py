@@ -182,12 +182,8 @@ def kinds(values: Array) -> Array:
 
 
 def frobenius(got: Array, wanted: Array) -> float:
-    """Norm of the difference over that of `wanted`, where both are finite."""
-    return _worst_frobenius(got[None], wanted[None])
-
-
-def _worst_frobenius(got: Array, wanted: Array) -> float:
-    """The largest of several runs, which the first dimension counts."""
+    """Norm of the difference over that of `wanted`, where both are finite: the largest of several
+    runs, which the first dimension counts."""
     both = (np.isfinite(got) & np.isfinite(wanted)).reshape(len(got), -1)
     got, wanted = got.reshape(both.shape), wanted.reshape(both.shape)
     error, scale = norm(np.where(both, got - wanted, 0.0), 1), norm(np.where(both, wanted, 0.0), 1)
@@ -421,8 +417,8 @@ class Comparison:
         self._unfused += [*errors(unfused)]
         self._sizes += [*self._rows(known)]
         self._exact += [*known]
-        self.frobenius_fused = max(self.frobenius_fused, _worst_frobenius(fused, exact))
-        self.frobenius_unfused = max(self.frobenius_unfused, _worst_frobenius(unfused, exact))
+        self.frobenius_fused = max(self.frobenius_fused, frobenius(fused, exact))
+        self.frobenius_unfused = max(self.frobenius_unfused, frobenius(unfused, exact))
         both = np.isfinite(fused) & np.isfinite(unfused)
         apart = np.abs(np.where(both, fused - unfused, 0.0))
         self.difference = max(self.difference, float(apart.max(initial=0.0)))

@@ -21,7 +21,10 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.chain import Solution
-from neptune_mlir.algebra.numeric import (
+from neptune_mlir.algebra.numerics import hostile
+from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
+from neptune_mlir.algebra.numerics.at_once import excess_at_once
+from neptune_mlir.algebra.numerics.evaluation import (
     Array,
     Domain,
     evaluate,
@@ -29,9 +32,6 @@ from neptune_mlir.algebra.numeric import (
     fused,
     overflown,
 )
-from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
-from neptune_mlir.algebra.numerics.at_once import excess_at_once
 from neptune_mlir.algebra.numerics.judge import Programs, judge_each
 from neptune_mlir.algebra.numerics.kept import Kept, with_digits
 from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
