@@ -51,10 +51,9 @@ Both are measured against the program in float64. The rule, for every result:
   program (`whole`), the fused one may be off by 2^8 ulps.
 * A product near the smallest normal number loses digits, or is 0. Where that is most of what the
   unfused program loses (`ranged` loses less than a quarter of it), the fused one may lose 8 times
-  as much: each of its products there loses what one of the program's does, and it has more of them.
+  as much: each of its products loses what one of the program's does, and it has more of them.
 * Of a row that is 0 because its inputs are equal, an unfused program that leaves the range of its
-  types may make a 0 by luck (noise over an overflow): it defines nothing where `ranged` is another
-  number, and the fused one may overflow as in any other row.
+  types may make a 0 by luck: it defines nothing where `ranged` is another number.
 * In which order a sum adds up its elements is luck as well: nobody says it, and each library,
   device and number of threads has another. Further runs have the sums of the unfused program in
   other orders (`orders`). An element that a last place of the inputs makes a NaN or an infinity of,
@@ -68,16 +67,14 @@ Both are measured against the program in float64. The rule, for every result:
   to 2^-6: data alone, or all numbers, those that equal each other alike (of zeros and ones, and of
   masks, no rounding moves else). The bound has to hold there. The input has to be like these:
   float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
-  last place (up to 4 times).
-  With some of ROUNDINGS other roundings (below) the program as written has at least half of the
-  error of the fused one on the input itself, or it has on inputs that a last place moves alike.
-  A row that is 0 because inputs are equal may be off by what that makes of other numbers that are.
+  last place (up to 4 times). With some of ROUNDINGS other roundings (below) the program as written
+  has at least half of the error of the fused one on the input itself, or it has on inputs that a
+  last place moves alike. A row of 0 for equal inputs may be off by what others that are make of it.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
-  fused one may make what the program as written makes with one of ROUNDINGS roundings.
-* A row that float64 does not know either is not compared: one that a change in the last places of
-  float64 moves by more than a quarter of an ulp.
+  fused one may make what one of ROUNDINGS roundings makes.
+* A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
 """
 
 from __future__ import annotations
@@ -123,8 +120,7 @@ NOISE = 4.0**4  # how much worse where the unfused program is off by the row its
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
 
-# What two programs that compute the same may differ by, relative and over the whole result
-# (Frobenius), where nobody asks which of them is nearer to float64.
+# What two programs that compute the same may differ by, relative, over a whole result (Frobenius).
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
 
 

@@ -21,7 +21,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     rounded_to,
 )
 from neptune_mlir.algebra.numerics.moves import WIGGLES, Move, alike, jitter, moved_together, wiggle
-from neptune_mlir.algebra.numerics.orders import ORDERS
+from neptune_mlir.algebra.numerics.orders import ORDERS, SIGNS
 
 AGAIN = 16  # runs that even out luck
 # Where those leave it close, more of them, as long as the error is less than this over its bound.
@@ -344,6 +344,8 @@ def _judged(
     yield [(several, [programs.exact]) for several in besides_it] + _in_orders(programs, moved, 1)
     near, unequal, known = ([programs.exact(a) for a in several] for several in besides_it)
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
+    if odd and programs.reordered:
+        jitters.append(programs.reordered(SIGNS)(arguments))
     found = programs.comparisons()
     hidden = yield from beside.hidden()
     yield from _run(
