@@ -135,8 +135,8 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
     contracted = not any(axes_of(n) >= axes_of(t) for n in walk(t) if n.op == "read")
 
     def moves(u: Term) -> bool:
-        varies = contracted or any(n.is_leaf and not n.is_const for n in walk(u))
-        return varies and invariant(u) and not _is_far(u)
+        constant = all(n.is_const for n in walk(u) if n.is_leaf)
+        return invariant(u) and not (_is_far(u) if contracted else constant)
 
     found = split(t, moves)
     if found.trivial or fits(found):
