@@ -4,12 +4,11 @@
     o = Σ_j (p_j / l) · v_j     becomes     o' = Σ_j p_j · v_j,   o = o' / l
 
 So does a condition that does not vary, where one of its cases is 0: a row of weights that is
-set to 0 when everything in it is masked is a row of results that is.
-
-What is rounded to 16 bits keeps its constants: without them it might not fit. So does a sum over
-the elements of one tensor: c x y may be in range where x y is not, and c costs little there. A
-contraction gives its constants up: its operands are then what lies in memory. The body
-keeps its shape otherwise, so sub-terms that several reductions share stay shared.
+set to 0 when everything in it is masked is a row of results that is. What is rounded to 16 bits
+keeps its constants: without them it might not fit. So does a sum over the elements of one tensor:
+c x y may be in range where x y is not, and c costs little there. A contraction gives its constants
+up: its operands are then what lies in memory. The body keeps its shape otherwise, so sub-terms that
+several reductions share stay shared.
 """
 
 from __future__ import annotations
@@ -135,8 +134,8 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
     contracted = not any(axes_of(n) >= axes_of(t) for n in walk(t) if n.op == "read")
 
     def moves(u: Term) -> bool:
-        constant = all(n.is_const for n in walk(u) if n.is_leaf)
-        return invariant(u) and not (_is_far(u) if contracted else constant)
+        stays = _is_far(u) if contracted else all(n.is_const for n in walk(u) if n.is_leaf)
+        return invariant(u) and not stays
 
     found = split(t, moves)
     if found.trivial or fits(found):
