@@ -72,7 +72,8 @@ Both are measured against the program in float64. The rule, for every result:
   last place (up to 4 times).
   With some of ROUNDINGS other roundings (below) the program as written has at least half of the
   error of the fused one on the input itself. A row that is 0 because its inputs are equal may be
-  off by what the unfused program makes of other numbers that are.
+  off by what the unfused program makes of other numbers that are. A row that none of these inputs
+  moves has no other draws than such roundings: the bound holds beside their root mean square.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
@@ -89,6 +90,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from neptune_mlir.algebra.numerics.float8 import nearest_float8
 
 Array = np.ndarray
 
@@ -133,7 +136,7 @@ def rounded(values: Any, dtype: str) -> Array:
         return np.asarray(values)
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype == "f8E4M3FN":
-            return _rounded_float8(np.asarray(values, np.float64))
+            return nearest_float8(np.asarray(values, np.float64))
         if dtype != "bf16":
             narrow = np.float16 if dtype == "f16" else np.float32
             return np.asarray(np.asarray(values, np.float64).astype(narrow), np.float64)
@@ -142,15 +145,6 @@ def rounded(values: Any, dtype: str) -> Array:
         found = even.astype(np.uint32).view(np.float32).astype(np.float64)
         found = found.reshape(np.shape(values))
         return np.where(np.isnan(values), np.nan, found)
-
-
-def _rounded_float8(values: Array) -> Array:
-    """The nearest e4m3; what is beyond the largest, infinities too, is the largest."""
-    exponent = np.frexp(values)[1] - 1
-    unit = 2.0 ** (np.maximum(np.where(np.isfinite(values), exponent, 0), -6) - 3.0)
-    largest = LARGEST["f8E4M3FN"]
-    found = np.clip(np.rint(values / unit) * unit, -largest, largest)
-    return np.where(np.isnan(values), np.nan, found)
 
 
 def bound(unfused: Any, dtype: str = "f32") -> Any:
@@ -550,13 +544,9 @@ class Comparison:
 
     def further(self, away: Comparison, near: Comparison, turned: Comparison | None) -> Any:
         """The excess on inputs further `away`, of the rows that are over the bound here; None where
-        those say nothing of this input (see above, roundings that stay).
-
-        Args:
-            near: inputs that moved in the same way, by a last place.
-            turned: this input, the program as written with other roundings; None where there are
-                none (f64), and its errors on the other inputs count.
-        """
+        those say nothing of this input (see above, roundings that stay). `near`: inputs that moved
+        in the same way, by a last place. `turned`: this input, the program as written with other
+        roundings; None where there are none (f64), and its errors on the other inputs count."""
         over = self._over_bounds() > self.within
         most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
         if len(self._ranged) == self.runs:  # what range takes no rounding in its place shows
@@ -589,6 +579,16 @@ class Comparison:
         if not (alike & (off <= times * most + slack))[over].all():
             return None
         return float(np.max(fused[over] / np.maximum(bound[over], SMALLEST["f64"])))
+
+    def unmoved(self, away: Comparison, turned: Comparison | None) -> float | None:
+        """The excess where no input moves the rows that are over the bound here: beside the program
+        as written with other roundings, for there are no other draws."""
+        over, size = self._over_bounds() > self.within, norm(np.asarray(away._sizes), 0)
+        still = away._movement() <= NO_DIGITS * EPSILON[self.dtype] * size / np.sqrt(away.runs)
+        if turned is None or away.strangers or not over.any() or not still[over].all():
+            return None
+        bound = self.bound_of(turned._by_row(turned._unfused))
+        return float((self._by_row(self._fused) / bound)[over].max())
 
     @property
     def ok(self) -> bool:

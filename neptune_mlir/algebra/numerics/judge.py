@@ -296,6 +296,9 @@ def _look_further(
                     comparison.beside = comparison.further(further, beside, other)
             if all(c.ok or c.strangers for c in found):
                 return
+    for comparison, further, other in zip(found, away, turned, strict=True):
+        if not (comparison.ok or comparison.strangers):
+            comparison.beside = comparison.unmoved(further, other) or comparison.beside
 
 
 def _turned(programs: Programs, arguments: Sequence[Any]) -> Sequence[Comparison | None]:
