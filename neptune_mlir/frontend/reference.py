@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.numeric import Domain, fold
-from neptune_mlir.algebra.numeric import evaluate as evaluate_term
+from neptune_mlir.algebra.numerics.evaluation import Domain, fold
+from neptune_mlir.algebra.numerics.evaluation import evaluate as evaluate_term
 from neptune_mlir.algebra.numerics.float8 import float8_values
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.errors import ArgumentError

@@ -25,6 +25,7 @@ from neptune_mlir.runtime.driver import (
 # numbers of the driver's enumerations
 _MAJOR, _MINOR, _MULTIPROCESSORS = 75, 76, 16  # CUdevice_attribute
 _DYNAMIC_SHARED = 8  # CUfunction_attribute: the largest dynamic shared memory
+_WRITE_WORD = 2  # CUstreamBatchMemOpType
 _UNIFIED = 4  # CUmemorytype: whichever memory an address is in
 # CUtensorMapDataType and the bytes of an element; of tf32 the copy engine rounds what it brings
 _MAP_TYPES = {
@@ -75,6 +76,15 @@ class CopyRows(ctypes.Structure):
             ("host", ctypes.c_void_p), ("address", ctypes.c_void_p), ("array", ctypes.c_void_p),
             ("pitch", ctypes.c_size_t),
         )), ("width", ctypes.c_size_t), ("rows", ctypes.c_size_t),
+    )  # fmt: skip
+
+
+class WriteWord(ctypes.Structure):
+    """CUstreamBatchMemOpParams that writes a word."""
+
+    _fields_ = (
+        ("operation", ctypes.c_int), ("address", ctypes.c_uint64), ("value", ctypes.c_uint64),
+        ("flags", ctypes.c_uint), ("alias", ctypes.c_uint64), ("pad", ctypes.c_uint64),
     )  # fmt: skip
 
 
@@ -162,6 +172,28 @@ class CudaDriver(Driver):
         )  # fmt: skip
         context = self.context(device)
         self.inside(context, "cuMemcpy2DAsync_v2", ctypes.byref(asked), ctypes.c_void_p(stream))
+
+    def capture(self, device: int, stream: int) -> int:
+        """The number of the graph that captures a stream of a device; 0: none does."""
+        if not stream:
+            return 0  # the default stream cannot be captured
+        status, number = ctypes.c_int(), ctypes.c_uint64()
+        self.inside(
+            self.context(device), "cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream),
+            ctypes.byref(status), ctypes.byref(number), None, None, None,
+        )  # fmt: skip
+        return number.value if status.value else 0
+
+    def write_words(self, words: Sequence[tuple[int, int]], device: int, stream: int) -> None:
+        """Write words of 32 bits (address, value), in this order, behind all that is on a stream of
+        a device: what came before is there for who reads one."""
+        asked = (WriteWord * len(words))(
+            *(WriteWord(_WRITE_WORD, address, value) for address, value in words)
+        )
+        context = self.context(device)
+        self.inside(
+            context, "cuStreamBatchMemOp_v2", ctypes.c_void_p(stream), len(words), asked, 0
+        )
 
     def launch_call(self, launch: PreparedLaunch, stream: int) -> tuple[Any, ...]:
         attributes = ctypes.addressof(EARLY) if launch.early else None

@@ -35,7 +35,9 @@ from neptune_mlir.targets.warp_groups import DEEP as DEPTH
 
 GROUP_ROWS = 64  # of a tile, for each group
 GROUP_THREADS = 128
-DEEP = 512  # points of a sum from which on a product's factors are cut along it
+# Points of a sum beyond which a product's factors are cut along it where its columns are streamed:
+# shared memory holds no more of the rows of a program beside two tiles of the stream.
+DEEP = 256
 BESIDE = 32  # registers that the only product of a program leaves for all else
 MOST_STREAM = 128  # points of the stream in a tile, by the rule
 BOXED = 2  # bytes of an element of a box

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.chain import Reduction
-from neptune_mlir.algebra.numeric import Array, Domain, evaluate, fold, folded_axes
+from neptune_mlir.algebra.numerics.evaluation import Array, Domain, evaluate, fold, folded_axes
 from neptune_mlir.algebra.terms import Term, is_float, walk
 
 U = 2.0**-53

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-LARGEST = 448.0
+LARGEST_FLOAT8 = 448.0
 
 
 def nearest_float8(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The nearest e4m3; what is beyond the largest, infinities too, is the largest."""
     exponent = np.frexp(values)[1] - 1
     unit = 2.0 ** (np.maximum(np.where(np.isfinite(values), exponent, 0), -6) - 3.0)
-    found = np.clip(np.rint(values / unit) * unit, -LARGEST, LARGEST)
+    found = np.clip(np.rint(values / unit) * unit, -LARGEST_FLOAT8, LARGEST_FLOAT8)
     return np.where(np.isnan(values), np.nan, found)
 
 
@@ -22,7 +22,8 @@ def float8_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Numbers rounded to the nearest e4m3 (of two, that with an even last bit), as its 8 bits;
     those beyond the largest, which is 448, are the largest."""
     size = float8_values(np.arange(0x7F, dtype=np.uint8))  # rising
-    exact = nearest_float8(np.asarray(values, np.float64))
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = nearest_float8(np.asarray(values, np.float64))
     bits = np.where(np.isnan(exact), 0x7F, np.searchsorted(size, np.abs(exact)))
     return (bits | np.where(np.signbit(values), 0x80, 0)).astype(np.uint8)
 

@@ -15,6 +15,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     ANY,
     COUNTS,
     EPSILON,
+    FURTHEST,
     Array,
     Comparison,
     ends,
@@ -27,7 +28,7 @@ AGAIN = 16  # runs that even out luck
 # Where those leave it close, more of them, as long as the error is less than this over its bound.
 CLOSE = {64: 8.0, 256: 1.3, 1024: 1.15}
 # Runs whose inputs move by parts of themselves, where a last place moves no rounding.
-FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
+FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, FURTHEST)
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
 ROUNDINGS = 64
 VERY_LARGE = 1e150  # has a square in f64
@@ -296,9 +297,6 @@ def _look_further(
                     comparison.beside = comparison.further(further, beside, other)
             if all(c.ok or c.strangers for c in found):
                 return
-    for comparison, further, other in zip(found, away, turned, strict=True):
-        if not (comparison.ok or comparison.strangers):
-            comparison.beside = comparison.unmoved(further, other) or comparison.beside
 
 
 def _turned(programs: Programs, arguments: Sequence[Any]) -> Sequence[Comparison | None]:
@@ -358,7 +356,9 @@ def _judged(
     for runs in (AGAIN, *CLOSE):
         first = found[0].runs
         close = first == 1 or any(
-            programs.within < c.excess <= CLOSE[runs] * programs.within for c in found
+            programs.within < c.excess <= CLOSE[runs] * programs.within
+            or (programs.within < c.excess < np.inf and c.seldom)
+            for c in found
         )
         if not close or runs > programs.most:
             break

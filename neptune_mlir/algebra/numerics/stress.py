@@ -17,10 +17,18 @@ import numpy as np
 
 from neptune_mlir.algebra.access import opaque
 from neptune_mlir.algebra.chain import Reduction, Solution
-from neptune_mlir.algebra.numeric import Array, Domain, define, evaluate, fold, folded_axes, fused
 from neptune_mlir.algebra.numerics import accuracy
 from neptune_mlir.algebra.numerics.accuracy import ANY, GARBAGE, OVERFLOWN
 from neptune_mlir.algebra.numerics.error_bound import bound, bounds
+from neptune_mlir.algebra.numerics.evaluation import (
+    Array,
+    Domain,
+    define,
+    evaluate,
+    fold,
+    folded_axes,
+    fused,
+)
 from neptune_mlir.algebra.numerics.stress_inputs import LARGE, NONFINITE, inputs, scores_of
 from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk
 

@@ -21,7 +21,10 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.chain import Solution
-from neptune_mlir.algebra.numeric import (
+from neptune_mlir.algebra.numerics import hostile
+from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
+from neptune_mlir.algebra.numerics.at_once import excess_at_once
+from neptune_mlir.algebra.numerics.evaluation import (
     Array,
     Domain,
     evaluate,
@@ -29,9 +32,6 @@ from neptune_mlir.algebra.numeric import (
     fused,
     overflown,
 )
-from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
-from neptune_mlir.algebra.numerics.at_once import excess_at_once
 from neptune_mlir.algebra.numerics.judge import Programs, judge_each
 from neptune_mlir.algebra.numerics.kept import Kept, with_digits
 from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
@@ -61,9 +61,11 @@ JUDGED, MOST_JUDGED = 8, 48
 # first that is wrong is enough.
 JUDGED_TOGETHER = 2, 14, MOST_JUDGED
 # Points of the inputs that are evaluated together, so that their values stay in a cache; and inputs
-# at least, for each call of NumPy costs as much as a thousand points.
-POINTS, FEWEST = 1 << 18, 16
+# at least, for each call of NumPy costs as much as a thousand points. LONG of them are better than
+# fewer, up to so many times POINTS: loops over inputs are the innermost.
+POINTS, FEWEST, LONG, TIMES = 1 << 18, 16, 64, 4
 ROUNDED = 8  # times as many where sums are rounded step by step: values are few, and calls many
+IN_PAIRS = 8  # NumPy adds rows that are shorter from their start, however they lie
 ADDED_UP = 16  # of so many sums as elements, NumPy adds each alone: calls cost more than points
 
 
@@ -98,7 +100,9 @@ class NestStep:
                 value, domain, folded, plan[1], zlib.crc32(self.key.encode()) % 97
             )
         elif folded and self.combiner is not None:
-            if folded[-1] == len(self.extents) - 1:  # rows are added up in pairs, as they lie
+            lengths = [n for k, n in enumerate(self.extents) if k in folded and n > 1]
+            short = self.combiner == "add" and len(lengths) <= 1 and sum(lengths) < IN_PAIRS
+            if folded[-1] == len(self.extents) - 1 and not short:  # in pairs, as they lie
                 value = np.ascontiguousarray(value)
             value = fold(self.combiner, value, domain, folded, self.extents[folded[0]], folded[0])
         return {self.key: _laid_out(value, domain, self.axes)}
@@ -404,7 +408,10 @@ class _Run:
 
     def __post_init__(self) -> None:
         points = max(prod(step.extents) for step in self.steps)
-        self._most = max(FEWEST, POINTS // points) * (ROUNDED if self.digits else 1)
+        fewest = max(FEWEST, POINTS // points)
+        self._most = (
+            ROUNDED * fewest if self.digits else max(fewest, min(LONG, TIMES * POINTS // points))
+        )
         self._shared = _shared(self.steps)
         self._positions: dict[Any, Array] = {}
 

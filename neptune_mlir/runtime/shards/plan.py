@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
-from neptune_mlir.runtime.shards.order import last_lanes
+from neptune_mlir.runtime.shards.order import Queue, last_lanes, tiles
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
@@ -311,13 +311,27 @@ class ShardSchedule:
         last = length // PARTS // ALIGNED * ALIGNED
         return length - last if programs <= AT_ONCE and last else 0
 
-    def last_lanes(self, rank: int, lanes: int, multiprocessors: int) -> int:
-        """Of how many of the last lanes a device's programs come longest first by `together`; 0
-        where nothing is gained: a second run fills the end of the first one."""
+    def last_lanes(self, rank: int, lanes: int, groups: int, multiprocessors: int) -> int:
+        """Of how many of the last lanes a device's programs come longest first by `together`, where
+        the other one's data come lane by lane in so many groups; 0: any. Runs for its own data
+        alone fill the end."""
         found = self.together(rank)
-        if found is None or len(found.calls) > 1:
+        if found is None or found.own_first:
             return 0
-        return last_lanes(self.plan.masks, found.calls[0], self.sizes, lanes, multiprocessors)
+        columns = self.plan.axes[-1]
+        both = [c for c in found.calls if found.has_both(c, columns)]
+        if len(both) > 1:
+            return 0
+
+        def of(call: Call, part: Piece) -> tuple[int, ...]:
+            return tiles(self.plan.masks, call, self.sizes, part)
+
+        (low, high), border = both[0].spans[columns], found.border
+        fill = (of(c, c.spans[columns]) for c in found.calls if c is not both[0])
+        return last_lanes(Queue(
+            of(both[0], (border, high)), of(both[0], (low, border)), lanes, groups,
+            tuple(n for rows in fill for n in rows[::-1] for _ in range(lanes)),
+        ), multiprocessors)  # fmt: skip
 
     def _found_together(self, rank: int) -> Together | None:
         if self.devices != 2 or not self.plan.carries:

@@ -41,6 +41,7 @@ from neptune_mlir.torch.distributed.exchange import (
     RingGifts,
     all_gather,
     answering,
+    groups_of,
 )
 from neptune_mlir.torch.distributed.kernels import ShardKernels, call
 
@@ -246,6 +247,16 @@ class _ShardCall:
         """How many positions of all lanes a process gets first; 0: it gets lanes."""
         return self.schedule.step_at_once(reader, self._lanes)
 
+    def _last_lanes(self, coming: Sequence[torch.Tensor]) -> int:
+        """See `ShardSchedule.last_lanes`."""
+        if self.device.type != "cuda":
+            return 0
+        groups = groups_of(self._lanes, sum(x.numel() * x.element_size() for x in coming))
+        chip = torch.cuda.get_device_properties(self.device)
+        return self.schedule.last_lanes(
+            self.rank, self._lanes, groups, chip.multi_processor_count
+        )
+
     @property
     def _lanes(self) -> int:
         axes = self.plan.joins[self.traveling].results[0].axes or ()
@@ -330,10 +341,8 @@ class _ShardCall:
 
         # where all programs that wait run at once, those that wait for nobody are first, and they
         # take over where these end; else they are first, and the others fill their end
-        step, last = self._step_at_once(rank), 0
-        if self.device.type == "cuda":
-            chip = torch.cuda.get_device_properties(self.device)
-            last = self.schedule.last_lanes(rank, self._lanes, chip.multi_processor_count)
+        step = self._step_at_once(rank)
+        last = 0 if step else self._last_lanes(list(theirs.values()))
         beside = self._beside(len(found.calls) > 1)
         if isinstance(exchange, CopyExchange) and not step:
             beside.follow(exchange.side)  # in graphs nothing else says which is first

@@ -24,6 +24,7 @@ from neptune_mlir.dialects.op_names import INDEX, MAP, READ, REDUCE
 from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you_mean
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
+from neptune_mlir.targets.group_tiles import DEEP
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fusion import factors_ahead
 from neptune_mlir.transforms.fusion.inline_maps import inline_all
@@ -204,9 +205,7 @@ def _readable(message: str, source: str) -> str:
 MINOR = 16  # times less work than another reduction does: such a one has no say
 UNKNOWN = 1024  # what an extent counts that only a call knows
 
-
 COLUMNS = 256  # of a tile of sums over rows (the pass `tile`)
-DEEP_PRODUCT = 512  # summed elements from which on a program cannot keep a product's factors
 
 
 def choose(
@@ -259,7 +258,7 @@ def _computes_ahead(function: Any) -> bool:
 
 
 def _reduces_deep_products(payload: Any) -> bool:
-    """Whether all reductions of products that sum over more than DEEP_PRODUCT elements, and there
+    """Whether all reductions of products that sum over more than DEEP elements, and there
     are some, leave results of fewer axes. (The extent of the axes that they run over may be known
     at run time only.) No result is made of their elements: one would need each product again."""
     problems = Problems()
@@ -274,7 +273,7 @@ def _reduces_deep_products(payload: Any) -> bool:
         elif deep:
             axes[op.results[0]] = max(deep)
         elif op.name == REDUCE and problems.contracts(op):
-            if DYNAMIC_EXTENT not in reduced and math.prod(reduced) > DEEP_PRODUCT:
+            if DYNAMIC_EXTENT not in reduced and math.prod(reduced) > DEEP:
                 axes[op.results[0]] = len(kept)
     return bool(found) and all(found) and not any(v in axes for v in _results(payload))
 

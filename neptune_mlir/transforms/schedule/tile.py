@@ -6,8 +6,9 @@ looks at the part that an axis plays, never at what the program is for:
 
 * the streamed axis: 64 with a contraction in the kernel, 256 without; 1 where it numbers products
   (all operands have it: a gradient that is summed over a batch);
-* other reduced axes: uncut when static and at most 512; else 64, or 256 when the kernel has
-  neither a contraction nor a contiguous parallel axis; a chunk axis is never cut;
+* other reduced axes: uncut when static and at most 512 (256 for warp groups where columns are
+  streamed); else 64, or 256 when the kernel has neither a contraction nor a contiguous parallel
+  axis; a chunk axis is never cut;
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
   is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
   rows share), else 64; of those that its partner has the last is rows, 64. Columns of other
@@ -64,6 +65,7 @@ from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from neptune_mlir.targets.tuned import Shape
 from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
@@ -274,10 +276,12 @@ def _product_tile(
     whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
     uncut = axis is not None and _is_uncut(column, domain)
     if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
-        rows, stream, cut, deep = _group_sizes(op, nests, wishes, column if uncut else None)
-        reduced = {a for nest in nests for a in nest.own_axes}
+        rows, stream, cut, shape = _group_sizes(op, nests, wishes, column if uncut else None)
+        reduced, deep = {a for nest in nests for a in nest.own_axes}, shape.depth > 1
         note_product(op, nests, row, column, axis, reduced, deep)
         uncut = uncut and (deep or at_most(domain[column], cut))
+        if group_tiles.is_deep(shape):
+            sizes.update(dict.fromkeys(reduced - {axis}, group_tiles.panel(shape)))
     elif wishes.held and axis is not None:
         columns = {} if column is None else {column: domain[column] if uncut else 64}
         rest = {a: sizes[a] or domain[a] for a in sizes} | columns
@@ -421,12 +425,11 @@ def _joins_numbers(op: Any, nests: Sequence[FusedNest], inner: int) -> bool:
 
 def _words(nests: Sequence[FusedNest]) -> int:
     """32-bit words of the widest element that a kernel computes."""
-    kinds = {nest.dtype for nest in nests}
-    return 2 if kinds & {"f64", "i64", "index"} else 1
+    return 2 if {nest.dtype for nest in nests} & {"f64", "i64", "index"} else 1
 
 
 def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
-    """Axes, those that reads run along last."""
+    """Those that reads run along last."""
     return sorted(axes, key=lambda a: (_is_contiguous(a, nests), a))
 
 
@@ -468,9 +471,9 @@ def _long_rows(
 
 def _group_sizes(
     op: Any, nests: Sequence[FusedNest], wishes: Wishes, column: int | None
-) -> tuple[int, int, int, bool]:
-    """For warp groups, a tile's rows, points of the stream and columns, and whether products sum
-    over more than the stream; notes what later passes are to know. `column` is uncut."""
+) -> tuple[int, int, int, Shape]:
+    """For warp groups, a tile's rows, points of the stream and columns, and what the stream is
+    like; notes what later passes are to know. `column` is uncut."""
     domain, axis = list(op.domain), looped_axis(op, nests, True)
     assert axis is not None
     aligned = group_sizes.shape_of(nests, domain, axis, column, aligned=True)
@@ -479,20 +482,18 @@ def _group_sizes(
         shape = group_sizes.shape_of(nests, domain, axis, column, whole=_whole_axes(op))
     if aligned != shape:
         ALIGNABLE.set(op.operation)
-    known = domain[axis] != DYNAMIC
+    known, chip = domain[axis] != DYNAMIC, _chip_of(op)
     length = domain[axis] if known else wishes.length
-    chip = _chip_of(op)
     choice = group_sizes.choose(chip, shape, length, 0 if wishes.rows else wishes.few)
     asked = wishes.rows, wishes.stream, wishes.product_columns
     choice = group_sizes.resized(shape, choice, *asked, chunks=bool(wishes.chunks))
-    brought = {"boxes": 1 + wishes.aligned} if shape.boxes else {}
-    if more := choice.beyond_sizes() | brought:
+    if more := choice.beyond_sizes() | ({"boxes": 1 + wishes.aligned} if shape.boxes else {}):
         note_choices(op.operation, more)
     if not known and not wishes.length and not wishes.few:
         starts = {n for s in (shape, aligned) for n in group_sizes.lengths(chip, s)}
         _note_lengths(op, sorted(starts))
     cut = choice.columns or group_tiles.columns(shape)
-    return choice.rows, choice.stream, cut, shape.depth > 1
+    return choice.rows, choice.stream, cut, shape
 
 
 def _whole_axes(op: Any) -> set[int]:
@@ -503,7 +504,7 @@ def _whole_axes(op: Any) -> set[int]:
 
 
 def _is_uncut(column: int | None, domain: Sequence[int]) -> bool:
-    """Whether a program of a stream has all columns of a result."""
+    """Whether a program of a stream has all columns."""
     return column is not None and at_most(domain[column], WHOLE_COLUMN)
 
 

@@ -320,6 +320,29 @@ def _cuda_copy_rows(gpu, asked, stream):
         ctypes.memmove(target, source, a.WidthInBytes)
 
 
+class _Word(ctypes.Structure):
+    """CUstreamMemOpWriteValueParams, in the union that cuda.h has it in."""
+
+    _fields_ = (
+        ("operation", c_uint), ("address", c_uint64), ("value", c_uint), ("high", c_uint),
+        ("flags", c_uint), ("alias", c_uint64), ("pad", c_uint64),
+    )  # fmt: skip
+
+
+def _cuda_capture(gpu, stream, status, number, *_):
+    _set(status, int(stream == gpu.capturing))
+    _set(number, 5)
+
+
+def _cuda_write_words(gpu, stream, count, words, flags):
+    assert ctypes.sizeof(_Word) == 48 and not flags
+    write_value_32 = 2
+    gpu.calls.append(f"words on {stream or 0}")
+    for k in range(count):
+        assert words[k].operation == write_value_32 and not words[k].flags
+        c_uint.from_address(words[k].address).value = words[k].value
+
+
 CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {
     "cuGetErrorName": ((c_int, HANDLE), _text),
     "cuGetErrorString": ((c_int, HANDLE), _text),
@@ -337,6 +360,10 @@ CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {
     "cuMemAlloc_v2": (ALLOCATE, _allocate),
     "cuMemcpyHtoD_v2": (COPY, _copy),
     "cuMemcpy2DAsync_v2": ((POINTER(_Rows), c_void_p), _cuda_copy_rows),
+    "cuStreamGetCaptureInfo_v2": (
+        (c_void_p, INT, POINTER(c_uint64), c_void_p, c_void_p, c_void_p), _cuda_capture),
+    "cuStreamBatchMemOp_v2": (
+        (c_void_p, c_uint, POINTER(_Word), c_uint), _cuda_write_words),
     "cuLaunchKernelEx": ((POINTER(_Config), c_void_p, HANDLE, c_void_p), _cuda_launch),
     "cuTensorMapEncodeTiled": (
         (c_void_p, c_int, c_uint, c_uint64, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint),

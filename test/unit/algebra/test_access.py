@@ -17,7 +17,7 @@ from neptune_mlir.algebra.access import (
     opaque,
     position_of,
 )
-from neptune_mlir.algebra.numeric import Domain, evaluate
+from neptune_mlir.algebra.numerics.evaluation import Domain, evaluate
 
 ROW, COLUMN = T.index(0), T.index(1)
 EXTENT = 24

@@ -158,21 +158,24 @@ def test_an_error_that_is_rare_and_large_is_looked_for():
 
     x = rounded(np.random.default_rng(0).standard_normal((1, 3)), "f32")
 
-    def sometimes(part, seed, at_first):
+    def sometimes(part, seed, at_first, large):
         def run(a):
             draw = np.random.default_rng([seed, *np.asarray(a).view(np.uint64).ravel()])
             bad = at_first if np.array_equal(a, x) else draw.random() < part
-            return 1 + EPSILON["f32"] * np.array([1000.0 if bad else 60.0])
+            return 1 + EPSILON["f32"] * np.array([large if bad else 60.0])
 
         return run
 
-    def right(part):
-        of = [programs(sometimes(part, s, True), sometimes(0.08, s + 50, False),
-                       lambda a: np.ones(1)) for s in range(50)]  # fmt: skip
+    def right(part, large=1000.0, often=0.08, times=50):
+        of = [programs(sometimes(part, s, True, large), sometimes(often, s + 50, False, large),
+                       lambda a: np.ones(1)) for s in range(times)]  # fmt: skip
         return sum(judge(p, [x])[0].ok for p in of)
 
     assert right(0.1) > 40  # 1.1 times the error
     assert right(1.0) < 6  # 3.3 times
+    # however large it is, where most runs are right
+    assert right(0.04, 1e4, 0.04, 4) > 2
+    assert right(0.04, 1e4, 0.0, 4) == 0
 
 
 def test_roundings_that_no_last_place_moves_are_luck_too():

@@ -124,6 +124,45 @@ def test_errors_that_stay_are_those_of_other_roundings():
     assert not verdict(60.0, 20.0)
 
 
+def test_an_input_that_is_exact_by_luck_is_one_of_others():
+    """No rounding is needed where 16 zeros and ones have a mean; a last place away it is."""
+    ones = np.array([[1.0, 0.0, 1.0]] * 3)
+
+    def verdict(fused, beside):
+        def made(there, elsewhere):
+            def run(values):
+                at_input = np.array_equal(values[0], ones)
+                return [1 + ULP * (there if at_input else elsewhere) * np.ones(3)]
+
+            return run
+
+        of = Programs(
+            made(fused, 2 * beside), made(0.25, beside), made(0.0, 0.0), ("f32",), ("f32",),
+            otherwise=lambda n: made(0.25, 0.25),
+        )  # fmt: skip
+        return judge(of, [ones])[0].ok
+
+    assert verdict(12.0, 5.0)
+    assert not verdict(20.0, 5.0)
+    assert not verdict(12.0, 1.0)
+
+
+def test_a_row_that_most_roundings_make_is_noise():
+    """The variance of weights that are all 1/37, which no f32 is: nearly 0 in float64, 0 where all
+    are rounded alike, and otherwise the square of a last place."""
+    zeros = np.zeros((3, 4))
+
+    def verdict(fused, others):
+        made = lambda value: lambda x: [value * np.ones(3)]  # noqa: E731
+        other = lambda n: made(others * n / ROUNDINGS)  # noqa: E731
+        of = Programs(made(fused), made(0.0), made(1e-34), ("f32",), ("f32",), otherwise=other)
+        return judge(of, [zeros])[0].ok
+
+    assert verdict(1e-17, 1e-17)
+    assert not verdict(1e-16, 1e-17)
+    assert not verdict(1e-17, 1e-34)
+
+
 def test_errors_of_a_short_range_are_those_of_inputs_further_away():
     """Exponentials that are denormal are rounded alike in all runs of an input, and no other
     rounding shows it where the range is that of f64."""

@@ -69,7 +69,7 @@ def test_inputs(path: Path) -> None:
     for g, w, dtype in zip(got, wanted, dtypes, strict=True):
         wide = to_float64(w, dtype)
         assert not np.isnan(wide).any()
-        error = frobenius(np.asarray(g, np.float64), wide)
+        error = frobenius(np.asarray(g, np.float64)[None], wide[None])
         assert error <= TOLERANCE.get(dtype, 0.0)
 
 

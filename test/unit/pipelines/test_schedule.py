@@ -202,7 +202,8 @@ def test_rows_that_share_nothing_are_no_problems(rows, length):
     ("settings", "chosen"),
     [
         ({"width": 1024, "classes": 32000}, "apart"),
-        ({"width": 512, "classes": 32000}, "streamed"),  # a program keeps its rows
+        ({"width": 257, "classes": 32000}, "apart"),  # no room for its rows and two tiles
+        ({"width": 256, "classes": 32000}, "streamed"),  # a program keeps its rows
         ({"width": 1024}, "apart"),  # in as many chunks as the device wants
     ],
 )

@@ -63,6 +63,24 @@ def test_rows_are_copied_by_a_copy_engine():
     assert "rows on 7" in gpu.calls and not gpu.inside and not gpu.failures
 
 
+def test_words_are_written_in_order():
+    import numpy as np
+
+    gpu = FakeGpu(KERNELS)
+    words = np.zeros(4, np.uint32)
+    at = words.ctypes.data
+    gpu.driver.write_words([(at + 4, 7), (at + 12, 1), (at + 4, 9)], 0, 7)
+    assert words.tolist() == [0, 9, 0, 1]
+    assert "words on 7" in gpu.calls and not gpu.inside and not gpu.failures
+
+
+def test_who_captures_a_stream():
+    gpu = FakeGpu(KERNELS)
+    gpu.capturing = 7
+    assert [gpu.driver.capture(0, stream) for stream in (0, 6, 7)] == [0, 0, 5]
+    assert not gpu.inside and not gpu.failures
+
+
 # ---- which driver
 
 

@@ -3,26 +3,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from neptune_mlir.runtime.shards import order
-from neptune_mlir.runtime.shards.layout import Call, Form, Masks
+from neptune_mlir import ops
+from neptune_mlir.frontend.shard import split
+from neptune_mlir.frontend.shard.plan import plan_of
+from neptune_mlir.runtime.shards.layout import Call, Form, Masks, ShardLayout
+from neptune_mlir.runtime.shards.order import Queue, last_lanes, tiles
+from neptune_mlir.runtime.shards.plan import ShardSchedule
 
 CAUSAL = Form(0, {"i": 1, "j": -1}, {"i": 1, "j": -1}, {})
 WINDOW = Form(300, {"i": -1, "j": 1}, {"i": -1, "j": 1}, {})
-
-
-def call(rows, columns, start=0):
-    return Call({"i": (0, rows), "j": (0, columns)}, {"i": start, "j": 0})
+CHIP = 132
 
 
 @pytest.mark.parametrize("forms", [(CAUSAL,), (CAUSAL, WINDOW), ()])
-@pytest.mark.parametrize("rows, columns, start", [(512, 1024, 512), (300, 700, 200), (128, 128, 0)])
-def test_the_tiles_that_rows_meet(forms, rows, columns, start):
-    made = order.tiles(Masks(forms, True), call(rows, columns, start), {})
-    for k, count in enumerate(made):
+@pytest.mark.parametrize("rows, part, start", [
+    (512, (0, 1024), 512), (300, (0, 700), 200), (128, (0, 128), 0), (512, (256, 900), 384),
+])  # fmt: skip
+def test_the_tiles_that_rows_meet(forms, rows, part, start):
+    call = Call({"i": (0, rows), "j": (0, 1024)}, {"i": start, "j": 0})
+    for k, count in enumerate(tiles(Masks(forms, True), call, {}, part)):
         own = range(start + 128 * k, start + min(rows, 128 * k + 128))
-        seen = {j // 128 for j in range(columns)
+        seen = {j // 128 for j in range(*part)
                 if any(all(f.range({"i": 1, "j": 1}, {"i": i, "j": j}, {})[0] >= 0 for f in forms)
                        for i in own)}  # fmt: skip
         assert count == len(seen)
@@ -33,18 +38,40 @@ def test_a_queue_of_long_programs_is_empty_at_once(lanes, most):
     """The middle of a zigzag of 16384 on two devices: the kernel's own rule, two programs for each
     block, takes 2 to 9% more than what a multiprocessor has to do; the numbers that are found
     little."""
-    lengths = order.tiles(Masks((CAUSAL,), True), call(8192, 12288, 4096), {})
-    assert lengths == [*range(33, 97)]
-    last = order.last_lanes(Masks((CAUSAL,), True), call(8192, 12288, 4096), {}, lanes, 132)
-    taken = order.queued(order.order(lengths, lanes, last), 1.0, 132)
-    rule = order.queued(order.order(lengths, lanes, min(lanes, -(-2 * 132 // 64))), 1.0, 132)
-    assert taken < most < 1.02 < rule
+    queue = Queue((*range(1, 65),), (32,) * 64, lanes)
+    rule = min(lanes, -(-2 * CHIP // 64))
+    ideal = sum(n + 33 for n in queue.own) * lanes / CHIP
+    assert queue.time(last_lanes(queue, CHIP), 1.0, CHIP) < most * ideal
+    assert queue.time(rule, 1.0, CHIP) > 1.02 * ideal
+
+
+def test_lanes_that_come_late_come_last():
+    """The ends of a zigzag of 8192: programs of all lanes at once would wait for the last one's
+    data, and short programs follow, which fill the end."""
+    fill = tuple(n for n in range(16, 0, -1) for _ in range(16))
+    queue = Queue((*range(17, 33),), (32,) * 16, 16, 4, fill)
+    found = last_lanes(queue, CHIP)
+    assert found < 16 and queue.time(found, 1.0, CHIP) < 0.87 * queue.time(16, 1.0, CHIP)
+    there = replace(queue, groups=0)
+    assert abs(there.time(found, 1.0, CHIP) / there.time(16, 1.0, CHIP) - 1) < 0.01
+
+
+def test_a_schedule_says_what_its_devices_do():
+    attention = ops.attention(head_dim=64, causal=True)
+    layout = ShardLayout.zigzag(16384, 2)
+    schedule = ShardSchedule(plan_of(split(attention, ["i", "j"])), dict.fromkeys("ij", layout))
+    assert [schedule.last_lanes(rank, 16, 8, CHIP) for rank in (0, 1)] == [1, 2]
+    even = ShardLayout.even(16384, 2)
+    schedule = ShardSchedule(plan_of(split(attention, ["i", "j"])), dict.fromkeys("ij", even))
+    assert schedule.last_lanes(0, 16, 8, CHIP) == 0  # no run has data of both
 
 
 def test_the_order_has_each_program_once():
-    assert order.order([1, 2, 3], 3, 2) == [3, 2, 1, 3, 3, 2, 2, 1, 1]
+    queue = Queue((1, 2, 3), (0, 0, 0), 3)
+    first, rest = [(0, 2), (0, 1), (0, 0)], [(1, 2), (2, 2), (1, 1), (2, 1), (1, 0), (2, 0)]
+    assert queue.order(2) == [*first, *rest]
 
 
-def test_nothing_is_tried_for_very_many_programs():
-    many = order.last_lanes(Masks((CAUSAL,), True), call(8192, 12288, 4096), {}, 64, 132)
-    assert many == 0
+def test_nothing_is_tried_for_many_programs_or_equal_ones():
+    assert last_lanes(Queue((*range(1, 65),), (32,) * 64, 64), CHIP) == 0
+    assert last_lanes(Queue((8,) * 64, (32,) * 64, 16), CHIP) == 0

@@ -370,6 +370,8 @@ def copying(group, seen):
     """Six calls of growing tensors, a gather after each."""
     device, rank, size = torch.device("cpu"), group.rank(), group.size()
     for call in range(6):
+        group.call = call
+
         def shapes(owner, call=call):
             return [(torch.Size((2, 3 + owner)), torch.float32),
                     (torch.Size((2, (1 + call) * 20000 + owner)), torch.int64)]  # fmt: skip
@@ -418,6 +420,8 @@ def counting(group, seen):
     device, rank, size = torch.device("cpu"), group.rank(), group.size()
     lanes = 8
     for call in range(9):
+        group.call = call
+
         def shapes(owner):
             return [(torch.Size((2, 4, 3 + owner, 5)), torch.float32)] * 2
 
@@ -452,6 +456,17 @@ def counting(group, seen):
         around.done()
 
 
+@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("late", [None, 0, 1])
+@pytest.mark.parametrize("do", [counting, copying])
+def test_graphs_with_an_odd_number_of_calls(do, late, calls, monkeypatch):
+    """Replayed one after the other: the first call of each knows nothing of the turns before, nor
+    do calls outside of graphs behind them."""
+    monkeypatch.setattr(exchange, "GROUP", 100)
+    seen = with_threads(do, 2, late, monkeypatch, lambda call: call < 5 and 1 + call // calls)
+    assert seen and all(seen)
+
+
 @pytest.mark.parametrize("size, late", [(2, None), (2, 0), (2, 1), (3, 2)])
 def test_lanes_are_counted_behind_their_copies(size, late, monkeypatch):
     monkeypatch.setattr(exchange, "GROUP", 100)
@@ -467,8 +482,9 @@ def test_copies_go_to_their_readers(size, late, monkeypatch):
     assert len(seen) == 6 * (asked + size * size) and all(seen)
 
 
-def with_threads(do, size, late, monkeypatch):
-    """What threads saw that are processes with symmetric memory."""
+def with_threads(do, size, late, monkeypatch, capture=lambda call: 0):
+    """What threads saw that are processes with symmetric memory. `capture`: of which replay of a
+    graph a call is."""
     import torch.distributed._symmetric_memory as symmetric
 
     memory, seen, failed = SharedMemory(size), [], []
@@ -483,9 +499,13 @@ def with_threads(do, size, late, monkeypatch):
         monkeypatch.setattr(torch.cuda, name, Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
 
+    groups = threading.local()
+    monkeypatch.setattr(exchange, "capture_of", lambda device: capture(groups.own.call))
+
     def one(rank):
+        groups.own = Group(rank, size, memory, 0.01 * (rank == late))
         try:
-            do(Group(rank, size, memory, 0.01 * (rank == late)), seen)
+            do(groups.own, seen)
         except BaseException as error:
             failed.append(error)
 
