@@ -15,6 +15,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
     ANY,
     COUNTS,
     EPSILON,
+    FURTHEST,
     Array,
     Comparison,
     ends,
@@ -27,7 +28,7 @@ AGAIN = 16  # runs that even out luck
 # Where those leave it close, more of them, as long as the error is less than this over its bound.
 CLOSE = {64: 8.0, 256: 1.3, 1024: 1.15}
 # Runs whose inputs move by parts of themselves, where a last place moves no rounding.
-FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
+FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, FURTHEST)
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
 ROUNDINGS = 64
 VERY_LARGE = 1e150  # has a square in f64
