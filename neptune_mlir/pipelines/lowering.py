@@ -294,9 +294,9 @@ class RaisedProgram:
         refused: list[registry.Remark] = []
         own = library.knob_values(self.knobs)
         for way in ways:
-            if own.get(way.needs, 1) == 0:
+            if own.get(way.needs, 1) == 0 or (way.schedule and (schedule or self.schedule)):
                 continue
-            lowering = self.by(target, way, level, schedule, merged)
+            lowering = self.by(target, way, level, schedule or way.schedule, merged)
             if level != "tile":
                 yield lowering
                 continue
