@@ -238,8 +238,10 @@ def test_the_fake_cuda_is_that_of_the_header():
         pytest.skip("no cuda.h here")
     text = headers[0].read_text()
     for name, (kinds, _) in CUDA.items():
-        plain = name.removesuffix("_v2")  # a macro of the header
-        declared = re.search(rf"^CUresult CUDAAPI {plain}\((.*?)\);", text, re.M | re.S)[1]
+        plain = name.removesuffix("_v2")  # a macro of the header, or an older version in it
+        found = (re.search(rf"^ *CUresult CUDAAPI {n}\((.*?)\);", text, re.M | re.S)
+                 for n in (name, plain))  # fmt: skip
+        declared = next(m[1] for m in found if m)
         words = re.compile(
             r"(unsigned )?int |CUdevice |CUresult |cuuint32_t |\w+_attribute |CUtensor"
         )
