@@ -4,14 +4,11 @@
     o = Σ_j (p_j / l) · v_j     becomes     o' = Σ_j p_j · v_j,   o = o' / l
 
 So does a condition that does not vary, where one of its cases is 0: a row of weights that is
-set to 0 when everything in it is masked is a row of results that is.
-
-What is rounded to 16 bits keeps its constants: without them it might not fit. So does a sum whose
-terms are no more than the elements of one tensor that it reads: there a constant costs nothing
-that counts, and what it scales (c x y) may be in range only with it. A contraction gives its
-constants up, for its operands are then what lies in memory.
-
-The body keeps its shape otherwise, so sub-terms that several reductions share stay shared.
+set to 0 when everything in it is masked is a row of results that is. What is rounded to 16 bits
+keeps its constants: without them it might not fit. So does a sum over the elements of one tensor:
+c x y may be in range where x y is not, and c costs little there. A contraction gives its constants
+up: its operands are then what lies in memory. The body keeps its shape otherwise, so sub-terms that
+several reductions share stay shared.
 """
 
 from __future__ import annotations
@@ -137,7 +134,8 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
     contracted = not any(axes_of(n) >= axes_of(t) for n in walk(t) if n.op == "read")
 
     def moves(u: Term) -> bool:
-        return invariant(u) and not _is_far(u) and (contracted or _varies(u))
+        stays = _is_far(u) if contracted else all(n.is_const for n in walk(u) if n.is_leaf)
+        return invariant(u) and not stays
 
     found = split(t, moves)
     if found.trivial or fits(found):
@@ -159,11 +157,6 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
 def _is_far(t: Term) -> bool:
     """A constant that was written to keep numbers in range."""
     return t.is_const and t.value != 0 and not FAR[0] <= abs(t.value) <= FAR[1]
-
-
-def _varies(t: Term) -> bool:
-    """Whether a value is more than arithmetic of constants."""
-    return any(n.is_leaf and not n.is_const for n in walk(t))
 
 
 def _key(leaf: Term) -> Any:

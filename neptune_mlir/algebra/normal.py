@@ -41,6 +41,7 @@ from neptune_mlir.algebra.poly import (
     mono_mul,
     mono_pow,
     negated,
+    put,
     scaled,
     to_term,
 )
@@ -182,24 +183,23 @@ class Normaliser:
         out: Poly = {}
         for ma, ca in a.items():
             for mb, cb in b.items():
-                m = mono_mul(ma, mb)
-                piece = {m: ca * cb}
-                if self.expanded is None:
-                    piece = self._expand(m, ca * cb)
-                out = add(out, piece)
+                m, c = mono_mul(ma, mb), ca * cb
+                piece = self._expand(m, c) if self.expanded is None else None
+                for one, times in ((m, c),) if piece is None else piece.items():
+                    put(out, one, times)
         if len(out) > MAX_MONOMIALS:
             raise TooComplex
         return out
 
-    def _expand(self, m: Mono, c: Fraction) -> Poly:
-        """Multiply out atoms that stand for sums and came back with whole positive powers."""
+    def _expand(self, m: Mono, c: Fraction) -> Poly | None:
+        """Multiply out atoms that are sums with whole positive powers; None where none is."""
         for t, e in m:
             inner = t.args[0] if t.op == "abs" and e.numerator % 2 == 0 else t
             whole = e > 0 and e.denominator == 1
             if whole and (inner is not t or (is_sum(t) and e <= MAX_POWER)):
                 rest = {tuple(f for f in m if f[0] is not t): c}
                 return self.mul(rest, self.power(self.poly(inner), e))
-        return {m: c}
+        return None
 
     def power(self, a: Poly, e: Fraction) -> Poly:
         if e == 1:
@@ -221,10 +221,7 @@ class Normaliser:
         lead = abs(lead_of(a, a))
         base = scaled(a, 1 / lead)
         coefficient = constant(lead ** int(e)) if e.denominator == 1 else self._root(lead, e)
-        return self.mul(coefficient, atom(self._as_atom(base), e))
-
-    def _as_atom(self, a: Poly) -> Term:
-        return to_term(a, self.dtype)
+        return self.mul(coefficient, atom(to_term(base, self.dtype), e))
 
     def _root(self, c: Fraction, e: Fraction) -> Poly:
         exact = Fraction(float(c) ** float(e)).limit_denominator(1 << 20)

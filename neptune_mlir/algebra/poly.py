@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 from neptune_mlir.algebra.terms import Term, const, make, sym, term
 from neptune_mlir.algebra.terms import key as atom_key
@@ -58,13 +59,19 @@ def atom(t: Term, exponent: Fraction | int = 1) -> Poly:
 
 def add(a: Poly, b: Poly, scale: Fraction | int = 1) -> Poly:
     out = dict(a)
-    for m, c in b.items():
-        total = out.get(m, 0) + c * scale
-        if total:
-            out[m] = Fraction(total)
-        else:
-            out.pop(m, None)
+    for m, c in b.items() if scale == 1 else scaled(b, scale).items():
+        put(out, m, c)
     return out
+
+
+def put(out: Poly, m: Mono, c: Fraction) -> None:
+    """Add a monomial to a polynomial that is being made."""
+    known = out.get(m)
+    total = c if known is None else known + c
+    if total:
+        out[m] = total
+    elif known is not None:
+        del out[m]
 
 
 def scaled(a: Poly, factor: Fraction | int) -> Poly:
@@ -76,7 +83,7 @@ def mono_mul(a: Mono, b: Mono) -> Mono:
         return a or b
     powers: dict[Term, Fraction] = dict(a)
     for t, e in b:
-        total = powers.get(t, Fraction(0)) + e
+        total = powers[t] + e if t in powers else e
         if is_indicator(t) and total > 1:
             total = ONE
         powers[t] = total
@@ -84,7 +91,8 @@ def mono_mul(a: Mono, b: Mono) -> Mono:
 
 
 def make_mono(powers: Iterable[tuple[Term, Fraction]]) -> Mono:
-    return tuple(sorted(((t, e) for t, e in powers if e), key=lambda p: (atom_key(p[0]), p[1])))
+    found = [(t, e) for t, e in powers if e]
+    return tuple(sorted(found, key=lambda p: (atom_key(p[0]), p[1])) if len(found) > 1 else found)
 
 
 def mono_pow(m: Mono, exponent: Fraction) -> Mono:
@@ -121,9 +129,10 @@ def to_term(p: Poly, dtype: str) -> Term:
         return make("select", cond, to_term(inner, dtype), const(0.0, dtype))
     # Positive addends first, so that x - m is not spelled -m + x; references last, so that what
     # is subtracted from data of the same size meets them, not a reference.
-    ordered = sorted(
-        p.items(), key=lambda mc: (mc[1] < 0, not mc[0], _reads_refs(mc[0]), mono_key(mc[0]))
-    )
+    def late(mc: tuple[Mono, Fraction]) -> tuple[Any, ...]:
+        return mc[1] < 0, not mc[0], any(t.has_ref for t, _ in mc[0]), mono_key(mc[0])
+
+    ordered = sorted(p.items(), key=late)
     out: Term | None = None
     for m, c in ordered:
         if out is None:
@@ -134,10 +143,6 @@ def to_term(p: Poly, dtype: str) -> Term:
             out = make("add", out, mono_term(m, c, dtype))
     assert out is not None
     return out
-
-
-def _reads_refs(m: Mono) -> bool:
-    return any(t.has_ref for t, _ in m)
 
 
 def _common_mask(p: Poly) -> tuple[Term, Poly] | None:
@@ -168,7 +173,7 @@ def mono_term(m: Mono, c: Fraction, dtype: str) -> Term:
         if is_indicator(t) and e > 0:
             continue
         if t.op == "exp":
-            exponent = add(exponent, {exponent_in(t): e})
+            put(exponent, exponent_in(t), e)
         else:
             (over if e > 0 else under).append(power_term(t, abs(e), dtype))
     if exponent:
@@ -207,7 +212,7 @@ def exponent_of(m: Mono) -> Poly:
     """The exponent of a monomial of `exp` atoms."""
     out: Poly = {}
     for t, e in m:
-        out = add(out, {exponent_in(t): e})
+        put(out, exponent_in(t), e)
     return out
 
 

@@ -69,8 +69,7 @@ def solve_sum(chain: Chain, name: str, body: Term) -> Term:
         chain.step(
             f"deferral: {_factor_text(found)} does not vary along the stream: it moves behind"
         )
-        inner = solve_sum(chain, chain.fresh(name + "'"), found.rest)
-        return found.finish(inner)
+        return found.finish(solve_sum(chain, chain.fresh(name + "'"), found.rest))
     parts = [move_unsafe(chain, p) for p in split_monomials(chain, body)]
     if not parts:  # everything cancels
         return acc(chain.emit(name, "add", const(0.0, dtype)), dtype)
@@ -191,11 +190,7 @@ def move_unsafe(chain: Chain, part: Part) -> Part:
         if t.op == "exp" and kind(t, chain.facts.folded) == "data":
             own = add(own, scaled(chain.normal.poly(t.args[0]), e))
     assert chain.current is not None
-    conditions = [
-        t.args[0]
-        for t, _ in part.data
-        if t.op == "select" and t.args[1].is_const and t.args[2].is_const
-    ]
+    conditions = [t.args[0] for t, _ in part.data if is_indicator(t)]
     exponent = to_term(own, chain.current.dtype)
     for c in conditions:
         exponent = make("select", c, exponent, const(-math.inf, exponent.dtype))
@@ -223,16 +218,14 @@ def _single(chain: Chain, name: str, body: Term, parts: list[Part], dtype: str) 
     """f = g(x)·φ(t): one accumulator."""
     keep, behind = parts[0].keep, parts[0].behind
     if behind:
-        poly: Poly = {}
-        for p in parts:
-            poly = add(poly, {mono_mul(p.data, p.keep): p.coefficient})
+        poly = reduce(add, ({mono_mul(p.data, p.keep): p.coefficient} for p in parts))
         body = to_term(poly, dtype)
         name = chain.fresh(name + "'")
     total = acc(accumulate(chain, name, body, keep, dtype), dtype)
     if not behind:
         return total
-    factor = mono_term(behind, Fraction(1), dtype)
-    chain.step(f"deferral: {show(factor)} does not vary along the stream; it moves behind")
+    factor = show(mono_term(behind, Fraction(1), dtype))
+    chain.step(f"deferral: {factor} does not vary along the stream; it moves behind")
     return _scale(total, behind, dtype)
 
 

@@ -53,8 +53,8 @@ CHIP = Attribute(
     "the target that the program is compiled for",
     writers=("pipelines.lowering",),
     readers=(
-        "analysis.paged_reads", "transforms.gpu.longest_first", "transforms.schedule.cut_rows",
-        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+        "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.tiling.lower_to_tiles",
+        "transforms.fusion.inline_maps", "transforms.gpu.longest_first", "transforms.schedule.tile",
         "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
@@ -251,7 +251,7 @@ FEW_ROWS = Attribute(
 )  # fmt: skip
 PRODUCT = Attribute(
     "product", NUMBERS, "neptune.stream",
-    "axes of rows, columns and the sum of a product that is cut along its sum",
+    "a product that is cut along its sum: rows, columns, sum; 1: rows are computed",
     writers=("transforms.schedule.product_axes",),
     readers=("pipelines.product_cases",),
 )  # fmt: skip
@@ -395,9 +395,9 @@ VIA = Attribute(
     'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
     writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
     readers=(
-        "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.nvidia.exchange",
-        "codegen.nvidia.rings", "codegen.nvidia.specialized", "transforms.gpu.defer_joins",
-        "transforms.gpu.keep_references", "transforms.gpu.streams",
+        "codegen.gpu.early_loads", "codegen.gpu.in_place", "codegen.gpu.kernels",
+        "codegen.nvidia.exchange", "codegen.nvidia.rings", "codegen.nvidia.specialized",
+        "transforms.gpu.defer_joins", "transforms.gpu.keep_references", "transforms.gpu.streams",
         _HOLD, "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip

@@ -26,11 +26,12 @@ STABLEHLO = (
 )
 FROM_TORCH = "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}"
 ONNX = f"torch-onnx-to-torch-backend-pipeline,{FROM_TORCH}"
-# control flow, slices of no element, and what has no conversion, are written in other ways first
+# control flow, what reads tensors of no element, and what has no conversion, are written in other
+# ways first
 _ODD = re.compile(
     r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier)\b"
     r"|\bchlo\.top_k\b"
-    r"|\bstablehlo\.slice\b.*-> tensor<(\d+x)*0x"
+    r"|\btensor<(\d+x)*0x"
 )
 ONNX_TO_TORCH = "func.func(convert-torch-onnx-to-torch)"
 DEPTH = 4  # how often operators may be replaced by their definitions, which have such, too

@@ -5,6 +5,7 @@
                         of `take_along_axis`, so of a cross-entropy); others: `tm_tensor.scatter`
     sort, top_k         `tm_tensor.sort`
     select_and_scatter  each place of a window as a strided slice: the windows that chose it
+    reduce              of tensors without elements: its first values
     optimization_barrier  what it is given (`jax.checkpoint`): what is computed again is fused here
 
 What none of these describes stays, and is refused by its name.
@@ -111,6 +112,17 @@ def _top_k(op: Any) -> Sequence[Any]:
     return [slice_of(as_before(values, x), start, end), slice_of(found, start, end)]
 
 
+# ---- tensors without elements --------------------------------------------------------------------
+
+
+def _reduce(op: Any) -> Sequence[Any]:
+    """Of nothing, or for no result."""
+    tensors, first = op.operands[: len(op.results)], op.operands[len(op.results) :]
+    if 0 not in shape_of(tensors[0]):
+        raise NoForm("a reduction of elements, which has a conversion")
+    return [spread(x, shape_of(r), []) for x, r in zip(first, op.results, strict=True)]
+
+
 # ---- windows -------------------------------------------------------------------------------------
 
 
@@ -185,6 +197,7 @@ def _listed(op: Any, name: str, default: list[int]) -> list[int]:
 
 _FORMS: Mapping[str, Callable[[Any], Sequence[Any]]] = {
     "stablehlo.scatter": scatter, "stablehlo.sort": _sort, "chlo.top_k": _top_k,
+    "stablehlo.reduce": _reduce,
     "stablehlo.select_and_scatter": _select_and_scatter,
     "stablehlo.optimization_barrier": lambda op: list(op.operands),
 }  # fmt: skip

@@ -232,7 +232,7 @@ class RaisedProgram:
         self._raised = Lowering.of_text(text, source)
         self._raised.to_program()
         # by schedule, and whether rows are merged
-        self._fused: dict[tuple[str, bool], Lowering] = {}
+        self._fused: dict[tuple[str, bool, str], Lowering] = {}
 
     @property
     def constants(self) -> dict[str, bytes]:
@@ -294,9 +294,9 @@ class RaisedProgram:
         refused: list[registry.Remark] = []
         own = library.knob_values(self.knobs)
         for way in ways:
-            if own.get(way.needs, 1) == 0:
+            if own.get(way.needs, 1) == 0 or (way.schedule and (schedule or self.schedule)):
                 continue
-            lowering = self.by(target, way, level, schedule, merged)
+            lowering = self.by(target, way, level, schedule or way.schedule, merged)
             if level != "tile":
                 yield lowering
                 continue
@@ -389,13 +389,14 @@ class RaisedProgram:
             self._raised.module, parallelism(target), adapts, "apart" in knobs, ahead,
         )  # fmt: skip
         chosen = schedule or rule
-        if (chosen, merged) not in self._fused:
+        key = chosen, merged, target
+        if key not in self._fused:
             raised = self._merged[0] if merged else self._raised
-            self._fused[chosen, merged] = raised.copy()
-            self._fused[chosen, merged].fuse(chosen)
-        lowering = self._fused[chosen, merged].copy()
+            self._fused[key] = raised.copy()
+            name_chip(self._fused[key].module, target)
+            self._fused[key].fuse(chosen)
+        lowering = self._fused[key].copy()
         lowering.way = way
-        name_chip(lowering.module, target)
         values = knobs.get(chosen, "")
         if found and self.schedule:
             values = found.knobs

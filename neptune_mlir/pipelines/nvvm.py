@@ -78,10 +78,11 @@ APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 def ways(target: str) -> tuple[Way, ...]:
     """How tile programs may be made for a chip, the best first."""
     shared = nvidia(target).shared_block >> 10
-    cut = CUT_PORTABLE
+    cut = tuple(way.within(shared) for way in CUT_PORTABLE)
+    whole = Way(KNOBS).within(shared).knobs
     portable = tuple(
         Way(
-            {**KNOBS, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
+            {**whole, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
             spills=held == PRODUCT_WORDS[-1],
             cut=cut,
             lengths=SHORT_STREAMS,
@@ -91,7 +92,7 @@ def ways(target: str) -> tuple[Way, ...]:
         for sizes in [f"held:{held};shared:{shared};least:16"]
     )
     if not nvidia(target).warp_groups:
-        return portable
+        return (*portable, Way.unfused(shared))
     steps = (
         *gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("positions-ahead"),
         Step("specialize-warps"),
@@ -99,13 +100,13 @@ def ways(target: str) -> tuple[Way, ...]:
     groups = Way(CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups")
     cut = (groups, *cut)
     portable = tuple(replace(way, cut=cut) for way in portable)
-    specialised = {**KNOBS, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
+    specialised = {**whole, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2"), "ahead": ("few:1",)}
     groups_alone = Way(
         specialised, steps, suits, few=few, cut=cut, needs="warp_groups", multiplies_bytes=True
     )
-    return (groups_alone, *portable)
+    return (groups_alone, *portable, Way.unfused(shared))
 
 
 def compile_tiles(

@@ -47,7 +47,7 @@ def product_of(module: Any) -> Product | None:
     extents = [extent_of(e) for e in extents_of(stream)]
     if any(e is None for e in extents):
         return None
-    row, column, summed = PRODUCT.of(stream.operation)
+    row, column, summed, computed = PRODUCT.of(stream.operation)
     others: Expression = 1
     for axis, extent in enumerate(extents):
         if axis not in (row, column, summed):
@@ -59,7 +59,7 @@ def product_of(module: Any) -> Product | None:
     size = factor_size(nests_of(stream, Values()))
     return Product(
         extents[row], extents[column], others, extents[summed], streamed, cuts and not streamed,
-        size,
+        size, bool(computed),
     )  # fmt: skip
 
 

@@ -39,15 +39,19 @@ def ways(target: str) -> tuple[Way, ...]:
     """The tile sizes to try on a chip, each if shared memory holds its tiles; the first whose code
     spills no register is taken."""
     chip = amd(target)
-    private = _CHUNKS.format(chip.wave // 2, 2 * chip.units)
-    # Last, the rule by what a block can have: it cuts streams inside streams, too.
-    rule = f"held:{PRODUCT_WORDS[0]};shared:{chip.shared_block >> 10};least:16"
-    knobs = [
-        {"streamed": streamed, "ahead": streamed, "private": private}
-        for streamed in (*_TILES[chip.wave], rule)
-    ]
-    fits = functools.partial(_fits, chip)
-    return (*(Way(k, suits=fits, spills=False) for k in knobs[:-1]), Way(knobs[-1]))
+    shared = chip.shared_block >> 10
+    private = f"{_CHUNKS.format(chip.wave // 2, 2 * chip.units)};shared:{shared}"
+    # Then the rule by what a block can have: it cuts streams inside streams, too. It does not count
+    # what lies between factors, so there is one more with a half.
+    rules = [f"held:{PRODUCT_WORDS[0]};shared:{n};least:16" for n in (shared, shared // 2)]
+    fused = (
+        Way(
+            {"streamed": streamed, "ahead": streamed, "private": private},
+            suits=functools.partial(_fits, chip), spills=streamed in rules,
+        )
+        for streamed in (*_TILES[chip.wave], *rules)
+    )  # fmt: skip
+    return (*fused, Way.unfused(shared))
 
 
 def _fits(chip: AmdTarget, module: Any) -> bool:

@@ -31,6 +31,7 @@ class Way:
         longer: a further knob for calls with longer streams, where shorter ones are known apart.
         needs: a knob; who sets it to 0 does not want this way.
         multiplies_bytes: whether products may take factors of 8 bits.
+        schedule: in place of the one that the rule chooses.
         spills: whether code is taken that keeps registers in memory; else the next way is tried.
     """
 
@@ -49,10 +50,26 @@ class Way:
     lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     longer: str = ""
     needs: str = ""
+    schedule: str = ""
 
     def takes(self, schedule: str, rows: int) -> bool:
         """Whether it is for tiles of so many rows, and knows a schedule."""
         return schedule in self.knobs and self.least <= rows <= (self.most or rows)
+
+    @classmethod
+    def unfused(cls, shared: int) -> Way:
+        """The last resort for a program with a kernel that all other ways give more shared memory
+        than there is: each reduction is a kernel of its own, whose factors take a third (for there
+        may be two stages of them, and what lies between)."""
+        return cls({"unfused": f"shared:{shared // 3}"}, schedule="unfused")
+
+    def within(self, shared: int) -> Way:
+        """This way with so many KiB of shared memory for tiles of streams in chunks."""
+        way = self
+        for schedule in self.knobs:
+            if schedule in ("private", "ahead_private"):
+                way = way.bound(schedule, f"shared:{shared}")
+        return way
 
     def bound(self, schedule: str, knob: str) -> Way:
         """This way with one more knob (`name:value`) of a schedule."""

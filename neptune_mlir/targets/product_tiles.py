@@ -19,19 +19,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.targets.group_tiles import GROUP_ROWS
 from neptune_mlir.targets.nvidia import Rates
 from neptune_mlir.targets.warp_groups import ELEMENT, PANEL, of_size
 
 Expression = Any
 CHIP: Expression = ["multiprocessors"]
 
-# Fitted to products on an H100 whose inputs lie in memory (docs/notebook.md, "Tiles of products").
-NEAR = 49  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
-STEP = 79  # cycles of a step that no matrix unit runs in
+# Fitted to products on H100s whose inputs lie in memory (docs/notebook.md, "Tiles of products").
+NEAR = 41  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
+STEP = 137  # cycles of a step that no matrix unit runs in
 AROUND = 520  # cycles of a program in front of its first step and behind its last one
-JOIN = 10500  # of the launch that joins chunks
-JOINED = 86  # bytes of a cycle that a multiprocessor writes, and reads again, of chunks
+JOIN = 4000  # of the launch that joins chunks
+JOINED = 12  # bytes of a cycle that a multiprocessor writes, and reads again, of chunks
 REDUCED = 2  # cycles for 16 elements of a tile that is reduced
+COMPUTED = 230  # of a step in which a group computes its factor
 WORD = 4  # bytes of an element of what is joined
 
 
@@ -43,6 +45,7 @@ class Product:
         streamed: its columns are reduced (by exponentials, say), a chunk for each tile.
         cuts: its sums may be cut into chunks.
         size: bytes of an element of its factors.
+        computed: whether programs compute the factor of the rows.
     """
 
     rows: Expression
@@ -52,6 +55,7 @@ class Product:
     streamed: bool = False
     cuts: bool = True
     size: int = ELEMENT
+    computed: bool = False
 
     @property
     def steps(self) -> Expression:
@@ -78,6 +82,12 @@ class ProductTile:
         return self.rows * self.columns * PANEL // Rates().multiply_adds + STEP
 
     @property
+    def computing(self) -> int:
+        """The same where groups compute the factor of the rows, each its own."""
+        groups = self.rows // GROUP_ROWS
+        return max(self.alone, ProductTile(GROUP_ROWS, self.columns).alone + COMPUTED * groups)
+
+    @property
     def beside(self) -> int:
         """Cycles in which the second-level cache brings the tiles of a step to each
         multiprocessor."""
@@ -87,10 +97,12 @@ class ProductTile:
 WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
 # The others: for calls whose extents are not known, of sums that are not cut (where columns are
 # streamed, groups of their own reduce them) and of those that are; for known extents.
-TILES = (ProductTile(3 * PANEL, 128), ProductTile(64, 128))
+TILES = (
+    ProductTile(128, 3 * PANEL), ProductTile(128, 128), ProductTile(64, 128), ProductTile(64, 64),
+)  # fmt: skip
 STREAMED = (ProductTile(128, 128), ProductTile(64, 128))
-CUT = (ProductTile(128, 128),)
-MORE = (ProductTile(128, 3 * PANEL), ProductTile(64, 64))
+CUT = (ProductTile(128, 128), ProductTile(64, 128))
+MORE = (ProductTile(3 * PANEL, 128),)
 
 
 def _within(product: Product, tile: ProductTile) -> ProductTile:
@@ -112,7 +124,7 @@ def whole_cycles(product: Product, tile: ProductTile) -> Expression:
     tile = _within(product, tile)
     steps = product.steps
     around = AROUND + REDUCED * tile.rows * tile.columns // 16 if product.streamed else AROUND
-    return _rounds(tiles_of(product, tile), steps, tile, around)
+    return _rounds(product, tiles_of(product, tile), steps, tile, around)
 
 
 def cut_cycles(product: Product, tile: ProductTile, chunks: Expression) -> Expression:
@@ -122,16 +134,17 @@ def cut_cycles(product: Product, tile: ProductTile, chunks: Expression) -> Expre
     steps = ["ceildiv", product.steps, chunks]
     moved = 2 * WORD * tile.rows * tile.columns // JOINED
     join = ["add", JOIN, ["floordiv", ["mul", programs, moved], CHIP]]
-    return ["add", _rounds(programs, steps, tile, AROUND), join]
+    return ["add", _rounds(product, programs, steps, tile, AROUND), join]
 
 
 def _rounds(
-    programs: Expression, steps: Expression, tile: ProductTile, around: int
+    product: Product, programs: Expression, steps: Expression, tile: ProductTile, around: int
 ) -> Expression:
     """Full rounds, and the last one, in which fewer programs share the second-level cache."""
+    alone = tile.computing if product.computed else tile.alone
     left = ["mod", programs, CHIP]
-    last = ["max", ["mul", tile.alone, ["min", left, 1]],
+    last = ["max", ["mul", alone, ["min", left, 1]],
             ["floordiv", ["mul", tile.beside, left], CHIP]]  # fmt: skip
-    full = ["mul", ["floordiv", programs, CHIP], max(tile.alone, tile.beside)]
+    full = ["mul", ["floordiv", programs, CHIP], max(alone, tile.beside)]
     beside = ["mul", ["ceildiv", programs, CHIP], around]
     return ["add", ["mul", steps, ["add", full, last]], beside]

@@ -8,7 +8,7 @@ is. (What programs of warp groups take, by their tile sizes: `group_tiles`.)
 
 from __future__ import annotations
 
-from neptune_mlir.targets.gpu import BLOCK_BYTES, GpuTarget
+from neptune_mlir.targets.gpu import GpuTarget
 
 # ---- registers
 
@@ -60,9 +60,9 @@ def warps_of(
 
 
 def blocks_beside(target: GpuTarget, threads: int, held: int, shared: int) -> int:
-    """How many blocks are to share a multiprocessor: as many as shared memory allows, while what
-    products hold (of each thread) and BESIDE_HELD more registers still fit."""
-    blocks = max(1, target.shared_sm // (shared + BLOCK_BYTES))
+    """How many blocks are to share a multiprocessor: as many as there is room for, while what a
+    thread holds of products, or waits for, and BESIDE_HELD more registers still fit."""
+    blocks = max(1, target.blocks_per_sm(threads, 1, shared))
     while blocks > 1 and target.registers < blocks * threads * (held + BESIDE_HELD):
         blocks -= 1
     return blocks

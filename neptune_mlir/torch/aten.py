@@ -8,6 +8,7 @@ the notation: `mods.py` then tabulates it, or refuses it by name.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -72,6 +73,29 @@ def _not(x: Any) -> Any:
     return ~x
 
 
+def _gelu(x: Any, approximate: str = "none") -> Any:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + n.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + n.erf(x * 0.5**0.5))
+
+
+def _softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:
+    return n.where(beta * x > threshold, x, n.log1p(n.exp(beta * x)) / beta)
+
+
+def _elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    return scale * n.where(x > 0, x, alpha * n.expm1(input_scale * x))
+
+
+def _logit(x: Any, eps: float | None = None) -> Any:
+    x = x if eps is None else _clamp(x, eps, 1 - eps)
+    return n.log(x / (1 - x))
+
+
+def _hardsigmoid(x: Any) -> Any:
+    return _clamp(x + 3, 0, 6) / 6
+
+
 _and, _or, _xor = map(_logical, (operator.and_, operator.or_, operator.ne))
 
 ELEMENTWISE: dict[Any, Callable[..., Any]] = {
@@ -86,6 +110,15 @@ ELEMENTWISE: dict[Any, Callable[..., Any]] = {
     aten.log1p: n.log1p, aten.expm1: n.expm1, aten.tanh: n.tanh, aten.erf: n.erf,
     aten.sqrt: n.sqrt, aten.rsqrt: n.rsqrt, aten.sin: n.sin, aten.cos: n.cos,
     aten.floor: n.floor, aten.ceil: n.ceil, aten.round: n.roundeven, aten.sigmoid: n.sigmoid,
+    aten.silu: lambda x: x * n.sigmoid(x), aten.isnan: lambda x: x != x,
+    aten.gelu: _gelu, aten.softplus: _softplus, aten.elu: _elu, aten.logit: _logit,
+    aten.hardtanh: lambda x, low=-1, high=1: _clamp(x, low, high),
+    aten.hardsigmoid: _hardsigmoid, aten.hardswish: lambda x: x * _hardsigmoid(x),
+    aten.leaky_relu: lambda x, slope=0.01: n.where(x > 0, x, slope * x),
+    aten.threshold: lambda x, least, other: n.where(x <= least, other, x),
+    aten.lerp: lambda a, b, weight: a + weight * (b - a), aten.square: lambda x: x * x,
+    aten.addcmul: lambda x, a, b, value=1: x + value * (a * b),
+    aten.addcdiv: lambda x, a, b, value=1: x + value * (a / b),
     aten.reciprocal: lambda x: 1.0 / x,
     aten.lt: operator.lt, aten.le: operator.le, aten.gt: operator.gt, aten.ge: operator.ge,
     aten.eq: operator.eq, aten.ne: operator.ne,

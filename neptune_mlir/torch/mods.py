@@ -36,6 +36,7 @@ DTYPES = {
     torch.bool: "i1", torch.int8: "i8", torch.int32: "i32", torch.int64: "i64",
 }  # fmt: skip
 _WIDER = {torch.uint8: torch.int32, torch.int16: torch.int32}  # dtypes that no kernel takes
+_OPTIONS = ("alpha", "rounding_mode", "approximate", "value")  # that change what is computed
 _LARGE = 1 << 20  # elements of a table over queries and keys that are worth a warning
 
 
@@ -431,7 +432,7 @@ class _Reader:
         return None
 
     def _elementwise(self, node: Node, function: Callable[..., Any]) -> ModValue:
-        named = {k: v for k, v in node.kwargs.items() if k in ("alpha", "rounding_mode")}
+        named = {k: v for k, v in node.kwargs.items() if k in _OPTIONS}
         values = [self.value(a) if isinstance(a, Node) else ModValue(a) for a in node.args]
         rows: tuple[Axis, ...] = max((v.rows for v in values), key=len)
         given = [self._along(v, rows) for v in values]

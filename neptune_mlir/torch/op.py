@@ -181,9 +181,11 @@ def run(
 
 def by_rows(x: torch.Tensor) -> torch.Tensor:
     """A tensor whose memory has its numbers, and stride 1 along the last dimension, along which
-    kernels read: this one, or a copy. (The gradient of a sum is one number, expanded.)"""
+    kernels read (of a column along it): this one, or a copy. (The gradient of a sum is one number,
+    expanded.)"""
     x = x.resolve_neg()
-    return x if x.dim() == 0 or x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
+    along = -2 if x.dim() > 1 and x.shape[-1] == 1 else -1
+    return x if x.dim() == 0 or x.shape[along] <= 1 or x.stride(along) == 1 else x.contiguous()
 
 
 def key_of(

@@ -3,10 +3,10 @@
 
     trace(mod, with_score=True) -> Trace(graph, tensors)
 
-A modifier is called once on 0-d tensors under `make_fx`, as FlexAttention itself does, so it means
-here what it means there. Traces are kept by what a modifier is made of: its code, and the numbers,
-functions and tensors (by dtype and shape) that its closure, defaults and globals hold. A modifier
-that is defined anew in every step is therefore traced once.
+A modifier is called once on 0-d tensors, as FlexAttention itself does, so it means here what it
+means there (`recorder.py`). Traces are kept by what a modifier is made of: its code, and the
+numbers, functions and tensors (by dtype and shape) that its closure, defaults and globals hold. A
+modifier that is defined anew in every step is therefore traced once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.overrides import TorchFunctionMode
 
 from neptune_mlir.errors import InputError
+from neptune_mlir.torch.recorder import record
 
 POSITIONS = ("b", "h", "q", "kv")
 _LIMIT = 256  # traces that are kept
@@ -211,52 +210,23 @@ def _captured(graph: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
     return {name: getattr(graph, name) for name in names}
 
 
-class _Subscripts(TorchFunctionMode):
-    """Reads `x[i, 0, j]` at 0-d tensors as the operation that it is: torch would ask a 0-d tensor
-    for its value, which a trace does not have."""
-
-    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), named: Any = None) -> Any:
-        if func is torch.Tensor.__getitem__:
-            x, at = args
-            at = at if isinstance(at, tuple) else (at,)
-            if all(_plain_index(i) for i in at) and any(isinstance(i, torch.Tensor) for i in at):
-                return _element(x, at)
-        return func(*args, **(named or {}))
-
-
-def _plain_index(i: Any) -> bool:
-    if isinstance(i, torch.Tensor):
-        return i.ndim == 0 and i.dtype is not torch.bool
-    return type(i) is int or (isinstance(i, slice) and i == slice(None))
-
-
-def _element(x: torch.Tensor, at: tuple[Any, ...]) -> torch.Tensor:
-    for dim in reversed(range(len(at))):
-        if type(at[dim]) is int:
-            x = x.select(dim, at[dim])
-    left = [i if isinstance(i, torch.Tensor) else None for i in at if type(i) is not int]
-    return torch.ops.aten.index.Tensor(x, left)
-
-
 def _graph(
     mod: Callable[..., Any], score: torch.dtype | None, device: torch.device | str
 ) -> torch.fx.GraphModule:
     names = POSITIONS if score is None else ("score", *POSITIONS)
-    example = [torch.zeros((), dtype=torch.int32, device=device) for _ in POSITIONS]
+    dtypes = [torch.int32 for _ in POSITIONS]
     if score is not None:
-        example.insert(0, torch.zeros((), dtype=score, device=device))
+        dtypes.insert(0, score)
     name = getattr(mod, "__name__", type(mod).__name__)
 
     def call(*elements: torch.Tensor) -> torch.Tensor:
-        with _Subscripts():
-            made = mod(*elements)
+        made = mod(*elements)
         if isinstance(made, bool | int | float):
             made = torch.full((), made, dtype=score or torch.bool)
         return made
 
     try:
-        with torch.no_grad():
-            graph = make_fx(call, decomposition_table=_decompositions())(*example)
+        graph = record(call, dtypes, device)
     except Exception as error:  # whatever user code and torch raise: the modifier is at fault
         lines = str(error).strip().splitlines()
         raise InputError(
@@ -265,23 +235,9 @@ def _graph(
             hint=f"it is called as {name}({', '.join(names)}) on 0-d tensors: "
             "write choices as torch.where, not as `if`",
         ) from error
-    _inline_numbers(graph)
     graph.neptune_name = name
     _check_result(graph, score, mod)
     return graph
-
-
-def _inline_numbers(graph: torch.fx.GraphModule) -> None:
-    """`torch.tensor(0.5)` in a modifier is part of its text, and no captured tensor."""
-    for node in list(graph.graph.nodes):
-        if node.target is torch.ops.aten.lift_fresh_copy.default:
-            (source,) = node.args
-            value = source.meta["val"] if source.op != "get_attr" else getattr(graph, source.target)
-            if source.op == "get_attr" and value.ndim == 0:
-                node.target = torch.ops.aten.scalar_tensor.default
-                node.args, node.kwargs = (value.item(),), {"dtype": value.dtype}
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
 
 
 def _check_result(graph: torch.fx.GraphModule, score: torch.dtype | None, mod: Any) -> None:
@@ -295,19 +251,6 @@ def _check_result(graph: torch.fx.GraphModule, score: torch.dtype | None, mod: A
             loc=_place(mod),
             hint="return one 0-d tensor" + (" of dtype bool" if score is None else ""),
         )
-
-
-@functools.cache
-def _decompositions() -> dict[Any, Any]:
-    """Activations and the like in terms of arithmetic; what `aten.py` says itself stays whole."""
-    from torch._decomp import get_decompositions
-
-    aten = torch.ops.aten
-    return get_decompositions([
-        aten.silu, aten.gelu, aten.softplus, aten.hardtanh, aten.hardsigmoid, aten.hardswish,
-        aten.elu, aten.leaky_relu, aten.logit, aten.sigmoid, aten.square, aten.dot, aten.isnan,
-        aten.threshold, aten.lerp, aten.addcmul, aten.addcdiv, aten.rsub, aten.logical_xor,
-    ])  # fmt: skip
 
 
 def _place(mod: Any) -> str | None:

@@ -11,8 +11,10 @@ import torch
 from torch.nn.attention.flex_attention import and_masks, noop_mask, or_masks
 
 BATCH, HEADS, QUERIES, KEYS, DIM = 2, 4, 11, 13, 8
+functional = torch.nn.functional
 generator = torch.Generator().manual_seed(0)
 slopes = torch.rand(HEADS, generator=generator)
+holes = torch.where(torch.arange(HEADS) % 2 == 0, float("nan"), slopes)
 temperature = torch.tensor(0.7)
 documents = torch.sort(torch.randint(0, 3, (BATCH, KEYS + 3), generator=generator))[0].int()
 distances = torch.rand(HEADS, QUERIES + KEYS, generator=generator)
@@ -127,7 +129,16 @@ SCORE_MODS = {
     "distances": lambda s, b, h, q, kv: s + distances[h, q - kv + KEYS],
     "pairs": lambda s, b, h, q, kv: s + pairs[0, h, q, kv],
     "rope": lambda s, b, h, q, kv: s + 0.3 * torch.dot(rope_q[b, h, q], rope_k[b, h // 4, kv]),
-    "gelu": lambda s, b, h, q, kv: torch.nn.functional.gelu(s),
+    "gelu": lambda s, b, h, q, kv: functional.gelu(s) - functional.gelu(s, approximate="tanh") / 2,
+    "soft": lambda s, b, h, q, kv: functional.softplus(s, 2, 1) - functional.elu(s, 0.5),
+    "hard": lambda s, b, h, q, kv: functional.hardtanh(s) + functional.hardswish(2 * s),
+    "leaky": lambda s, b, h, q, kv: functional.leaky_relu(s) - functional.threshold(s, 0.1, 0.2),
+    "logit": lambda s, b, h, q, kv: torch.logit(torch.sigmoid(s), 0.3) + functional.hardsigmoid(s),
+    "between": lambda s, b, h, q, kv: torch.lerp(s, s * s, 0.7) + torch.square(s),
+    "multiplied": lambda s, b, h, q, kv: torch.addcmul(s, s, slopes[h], value=2).addcdiv(s, s + 9),
+    "silu": lambda s, b, h, q, kv: functional.silu(s) - torch.sigmoid(s),
+    "nan": lambda s, b, h, q, kv: torch.where(torch.isnan(holes[h]), s, holes[h] * s),
+    "in place": lambda s, b, h, q, kv: s.clone().add_(q % (kv + 1)),
     "where": lambda s, b, h, q, kv: torch.where(q >= kv, s, -float("inf")),
     "constant": lambda s, b, h, q, kv: 1.0,
 }  # fmt: skip

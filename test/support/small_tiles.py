@@ -22,7 +22,8 @@ def tiny() -> Iterator[None]:
         name: knob.sub(r'knob<"\1"> = 4 from options = [4', text)
         for name, text in library.shipped().items()
     }
-    tiled = [text for text in small.values() if "tune.knob" in text]
+    tiled = [text for text in small.values() if re.search('knob<"(rows|stream)">', text)]
+    assert len(tiled) > 4
     assert all("= 4 from options" in text for text in tiled)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEPTUNE_CACHE_DIR", os.path.join(folder, "cache"))

@@ -75,3 +75,10 @@ def test_a_checkpoint_is_nothing():
         return jnp.tanh(jax.nn.softmax(x @ w))
 
     agrees(jax.grad(lambda w, x: jax.checkpoint(f)(w, x).sum()), f32(5, 4), f32(3, 5))
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
+def test_reductions_of_nothing_are_what_they_begin_with(shape):
+    x = np.zeros(shape, np.float32)
+    agrees(lambda x: (x.sum(0), x.sum(1), jax.nn.softmax(x, 1), (x @ x.T).max(0, initial=-1)), x)
+    agrees(lambda x: jnp.argmax(x, int(x.shape[0] == 0)), x)

@@ -51,10 +51,9 @@ Both are measured against the program in float64. The rule, for every result:
   program (`whole`), the fused one may be off by 2^8 ulps.
 * A product near the smallest normal number loses digits, or is 0. Where that is most of what the
   unfused program loses (`ranged` loses less than a quarter of it), the fused one may lose 8 times
-  as much: each of its products there loses what one of the program's does, and it has more of them.
+  as much: each of its products loses what one of the program's does, and it has more of them.
 * Of a row that is 0 because its inputs are equal, an unfused program that leaves the range of its
-  types may make a 0 by luck (noise over an overflow): it defines nothing where `ranged` is another
-  number, and the fused one may overflow as in any other row.
+  types may make a 0 by luck: it defines nothing where `ranged` is another number.
 * In which order a sum adds up its elements is luck as well: nobody says it, and each library,
   device and number of threads has another. Further runs have the sums of the unfused program in
   other orders (`orders`). An element that a last place of the inputs makes a NaN or an infinity of,
@@ -68,16 +67,15 @@ Both are measured against the program in float64. The rule, for every result:
   to 2^-6: data alone, or all numbers, those that equal each other alike (of zeros and ones, and of
   masks, no rounding moves else). The bound has to hold there. The input has to be like these:
   float64 moves by less than a quarter of the row, and as much beside the inputs as it does by a
-  last place (up to 4 times).
-  With some of ROUNDINGS other roundings (below) the program as written has at least half of the
-  error of the fused one on the input itself, or it has on inputs that a last place moves alike.
+  last place (up to 4 times). With some of ROUNDINGS other roundings (below) the program as written
+  has half of the error of the fused one here, or it has on inputs that a last place moves alike.
   A row that is 0 because inputs are equal may be off by what that makes of other numbers that are.
+  A row that no input moves has no other draws than such roundings: the bound holds beside them.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
-  fused one may make what the program as written makes with one of ROUNDINGS roundings.
-* A row that float64 does not know either is not compared: one that a change in the last places of
-  float64 moves by more than a quarter of an ulp.
+  fused one may make what one of ROUNDINGS roundings makes.
+* A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
 """
 
 from __future__ import annotations
@@ -121,10 +119,10 @@ SELDOM = 16  # an error in one of so many runs is rare
 ALIKE = 4.0  # times as sensitive: inputs further away that are more so, or less, are others
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
+FURTHEST = 2.0**-6  # the part of themselves by which inputs move at most
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
 
-# What two programs that compute the same may differ by, relative and over the whole result
-# (Frobenius), where nobody asks which of them is nearer to float64.
+# What two programs that compute the same may differ by, relative, over a whole result (Frobenius).
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
 
 
@@ -538,13 +536,9 @@ class Comparison:
 
     def further(self, away: Comparison, near: Comparison, turned: Comparison | None) -> Any:
         """The excess on inputs further `away`, of the rows that are over the bound here; None where
-        those say nothing of this input (see above, roundings that stay).
-
-        Args:
-            near: inputs that moved in the same way, by a last place.
-            turned: this input, the program as written with other roundings; None where there are
-                none (f64), and its errors on the other inputs count.
-        """
+        those say nothing of this input (see above, roundings that stay). `near`: inputs that moved
+        in the same way, by a last place. `turned`: this input, the program as written with other
+        roundings; None where there are none (f64), and its errors on the other inputs count."""
         over = self._over_bounds() > self.within
         most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
         if len(self._ranged) == self.runs:  # what range takes no rounding in its place shows
@@ -553,20 +547,23 @@ class Comparison:
             most = np.where(taken, np.maximum(most, beside), most)
         slack = self.bound_of(0.0) * EPSILON[self.dtype] * self._sizes[0]
         off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
+        size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
+        still = away._movement() <= NO_DIGITS * EPSILON[self.dtype] * size  # noise of float64
         if turned is not None:  # rows that are noise: as much as another rounding makes of them
             own = norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
             noise = self._movement() >= NO_DIGITS * own
             noise |= np.median(np.asarray(turned._unfused), axis=0) >= own
             noise &= off <= TIMES * most + slack
+            if away.step >= FURTHEST and not away.strangers:  # rows that nothing moves
+                limit = self.bound_of(turned._by_row(turned._unfused))
+                noise |= still & (self._by_row(self._fused) <= limit)
             if not (over & ~noise).any():
                 return 0.0
             over &= ~noise
         if away.strangers or not over.any():
             return None
-        size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
         here, there = near._slope(), away._slope()
         alike = away._movement() <= NO_DIGITS * size
-        still = away._movement() <= NO_DIGITS * EPSILON[self.dtype] * size  # noise of float64
         alike &= still | ((here <= ALIKE * there) & (there <= ALIKE * here))
         fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
         times = away._times(unfused)

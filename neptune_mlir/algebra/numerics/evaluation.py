@@ -99,10 +99,9 @@ def _value(
     if n.op == "const":
         value = np.asarray(n.value, dtype=kind).reshape(domain.unit)
     elif n.op == "index":
-        span = range(domain.extents[n.attr])
-        positions = np.arange(lo, hi) if n.attr == axis and hi >= 0 else np.array(span)
-        place = n.attr + domain.lead
-        value = positions.reshape([-1 if k == place else 1 for k in range(len(domain.unit))])
+        first, last = (lo, hi) if n.attr == axis and hi >= 0 else (0, domain.extents[n.attr])
+        shape = [-1 if k == n.attr + domain.lead else 1 for k in range(len(domain.unit))]
+        value = np.arange(first, last).reshape(shape)
     elif n.op == "read":
         data, plain = domain.data[n.attr], domain.batched
         value = read_plainly(n, data, domain.extents, axis, lo, hi) if plain else None

@@ -12,6 +12,7 @@ for the long one; a few forms go along the one before it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -248,29 +249,38 @@ def cases(
     floats alike, and every condition with floats far from 0. The first case is `arguments`.
     `only`: the names of those that are wanted (all when None)."""
     given = [np.asarray(a) for a in arguments]
-    labels = list(names) or [f"argument {k}" for k in range(len(given))]
-    roles = list(roles) or [""] * len(given)
-    found = [forms(a.shape, d, r) for a, d, r in zip(given, dtypes, roles, strict=True)]
-
-    for name, changes in _changes(given, found, labels, dtypes):
+    labels = tuple(names) or tuple(f"argument {k}" for k in range(len(given)))
+    roles = tuple(roles) or ("",) * len(given)
+    for name, changes in _changes(tuple(a.shape for a in given), tuple(dtypes), labels, roles):
         if only is None or name in only:
-            generator = np.random.default_rng([seed, *name.encode()])
+            numbers: Any = [seed, *name.encode()]
+            if seed < 1 << 32:  # the same stream: NumPy turns each number of a list into an array
+                numbers = np.array(numbers, np.uint32)
+            generator = np.random.default_rng(numbers)
             made = list(given)
             for k, form in changes.items():
                 made[k] = form(generator, given[k].shape)
             yield HostileCall(name, tuple(made))
 
 
+@functools.lru_cache(maxsize=16)  # the same for each of many seeds
 def _changes(
-    given: Sequence[Array], found: Sequence[dict[str, Form]], labels: Sequence[str],
-    dtypes: Sequence[str],
-) -> Iterator[tuple[str, dict[int, Form]]]:  # fmt: skip
+    shapes: tuple[Shape, ...], dtypes: tuple[str, ...], labels: tuple[str, ...],
+    roles: tuple[str, ...],
+) -> tuple[tuple[str, dict[int, Form]], ...]:  # fmt: skip
     """The names of the cases, and the arguments that each changes."""
+    return tuple(_each_change(shapes, dtypes, labels, roles))
+
+
+def _each_change(
+    shapes: Sequence[Shape], dtypes: Sequence[str], labels: Sequence[str], roles: Sequence[str]
+) -> Iterator[tuple[str, dict[int, Form]]]:
+    found = [forms(*of_one) for of_one in zip(shapes, dtypes, roles, strict=True)]
     yield "as given", {}
     for k, of_argument in enumerate(found):
         for name, form in of_argument.items():
             yield f"{labels[k]}: {name}", {k: form}
-    floats = [k for k, d in enumerate(dtypes) if d in EPSILON and given[k].ndim]
+    floats = [k for k, d in enumerate(dtypes) if d in EPSILON and shapes[k]]
     others = [k for k, d in enumerate(dtypes) if d not in EPSILON]
     if len(floats) > 1:
         for name in found[floats[0]]:

@@ -15,19 +15,20 @@ from neptune_mlir.algebra.numerics.accuracy import (
     ANY,
     COUNTS,
     EPSILON,
+    FURTHEST,
     Array,
     Comparison,
     ends,
     rounded_to,
 )
 from neptune_mlir.algebra.numerics.moves import WIGGLES, Move, alike, jitter, moved_together, wiggle
-from neptune_mlir.algebra.numerics.orders import ORDERS
+from neptune_mlir.algebra.numerics.orders import ORDERS, SIGNS
 
 AGAIN = 16  # runs that even out luck
 # Where those leave it close, more of them, as long as the error is less than this over its bound.
 CLOSE = {64: 8.0, 256: 1.3, 1024: 1.15}
 # Runs whose inputs move by parts of themselves, where a last place moves no rounding.
-FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
+FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, FURTHEST)
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
 ROUNDINGS = 64
 VERY_LARGE = 1e150  # has a square in f64
@@ -344,6 +345,8 @@ def _judged(
     yield [(several, [programs.exact]) for several in besides_it] + _in_orders(programs, moved, 1)
     near, unequal, known = ([programs.exact(a) for a in several] for several in besides_it)
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
+    if odd and programs.reordered:
+        jitters.append(programs.reordered(SIGNS)(arguments))
     found = programs.comparisons()
     hidden = yield from beside.hidden()
     yield from _run(

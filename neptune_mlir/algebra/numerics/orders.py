@@ -8,11 +8,15 @@ own: it starts somewhere in the middle, and goes forwards or backwards. One orde
 as tiles do, which has fewer outcomes than one element after the other; the last one every other
 element, and then what is left, as vector units do: five equal numbers are 3 c + 2 c there, each
 rounded.
+
+Whether a sum of large numbers overflows on its way is luck, too. In one order more, in which no
+error is measured, all numbers above 0 come first, beside all below: it overflows where any does.
 """
 
 from __future__ import annotations
 
 ORDERS = 5  # beside that of the program
+SIGNS = ORDERS + 1  # what is above 0, and what is below
 PARTS = 16  # where a sum may start
 BLOCKS, HALVES = 4, 5  # orders that add up in parts
 BLOCK = 4  # elements of a block
@@ -25,7 +29,7 @@ def way_of(sum_: int, order: int) -> tuple[int, bool]:
     Args:
         order: 0 is that of the program.
     """
-    if order in (0, HALVES):
+    if order in (0, HALVES, SIGNS):
         return 0, False
     start, back = ((sum_ + 1) * order * step % 1.0 for step in _STEPS)
     return int(start * PARTS), back < 0.5

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 
 from neptune_mlir.algebra.chain import Solution
 from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
+from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32, rounded
 from neptune_mlir.algebra.numerics.at_once import excess_at_once
 from neptune_mlir.algebra.numerics.evaluation import (
     Array,
@@ -34,7 +34,7 @@ from neptune_mlir.algebra.numerics.evaluation import (
 )
 from neptune_mlir.algebra.numerics.judge import Programs, judge_each
 from neptune_mlir.algebra.numerics.kept import Kept, with_digits
-from neptune_mlir.algebra.numerics.orders import HALVES, ORDERS, PARTS, block_of, way_of
+from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, SIGNS, block_of, way_of
 from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
 
@@ -65,6 +65,14 @@ JUDGED_TOGETHER = 2, 14, MOST_JUDGED
 # fewer, up to so many times POINTS: loops over inputs are the innermost.
 POINTS, FEWEST, LONG, TIMES = 1 << 18, 16, 64, 4
 ROUNDED = 8  # times as many where sums are rounded step by step: values are few, and calls many
+# Inputs of which others are made: one is changed so that it nearly cancels what it is added to. So
+# much of it is left, in powers of 2; and so often it is made anew from what that gives.
+CANCELLING = (
+    "as given", "all floats: mean 1e+02", "all floats: moves up at once",
+    "all floats: moves down at once", "all floats: moves up at once (columns)",
+    "all floats: moves down at once (columns)",
+)  # fmt: skip
+LEFT, TURNS = (2.0, 6.0), 3
 IN_PAIRS = 8  # NumPy adds rows that are shorter from their start, however they lie
 ADDED_UP = 16  # of so many sums as elements, NumPy adds each alone: calls cost more than points
 
@@ -149,6 +157,53 @@ class StreamStep:
 Step = NestStep | StreamStep
 
 
+@dataclass(frozen=True)
+class Cancellation:
+    """An input that is added, in a sum, to something else, and that no loop of the sum changes:
+    x t + r may be summed up as x and r, and where they nearly cancel errors are of their size.
+
+    Attributes:
+        other: what it is added to, or subtracted from.
+        axes: those of the sum's nest that the input has.
+        sign: of the other one, where both are to be 0 together.
+    """
+
+    name: str
+    other: NestStep
+    axes: tuple[int, ...]
+    sign: float
+
+    def cancelling(self, values: Array) -> Array:
+        """The input, from the other one's values on several inputs of the program: about what is
+        in the middle of them."""
+        rest = [1 + k for k in range(values.ndim - 1) if k not in self.axes]
+        middle = np.median(values, axis=tuple(rest)) if rest else values
+        kept = sorted(self.axes)
+        order = [1 + kept.index(a) for a in self.axes]
+        return np.asarray(self.sign * middle.transpose(0, *order))
+
+
+def cancellations(steps: Sequence[Step], inputs: Collection[str]) -> list[Cancellation]:
+    found: dict[Any, Cancellation] = {}
+    for step in steps:
+        if not isinstance(step, NestStep) or step.combiner != "add":
+            continue
+        everywhere = tuple(range(len(step.extents)))
+        for n in (n for n in walk(step.body) if n.op in ("add", "sub")):
+            for own, other in (n.args, n.args[::-1]):
+                read = own.args[0] if own.op == "cast" else own
+                axes = tuple(i.attr for i in read.args if i.op == "index")
+                is_input = read.op == "read" and read.attr in inputs
+                if not is_input or not set(axes) <= set(step.axes) or not leaves(other, "read"):
+                    continue
+                key = f"{step.key} beside {read.attr}"
+                probe = NestStep(key, None, other, step.extents, everywhere)
+                if len(axes) == len(read.args) > 0:
+                    sign = -1.0 if n.op == "add" else 1.0
+                    found[read, other] = Cancellation(read.attr, probe, axes, sign)
+    return list(found.values())
+
+
 def _added_in_order(
     value: Array, domain: Domain, folded: Sequence[int], order: int, number: int
 ) -> Array:
@@ -162,9 +217,11 @@ def _added_in_order(
     value = value.reshape(*value.shape[: -len(places)], -1)
     value = np.roll(value, -(value.shape[-1] * start // PARTS), axis=-1) if start else value
     value = value[..., ::-1] if back else value
-    if order == HALVES and value.shape[-1] > 1:
-        even, odd = (_one_by_one(value[..., k::2], domain.digits) for k in (0, 1))
-        total = even + odd
+    if order == SIGNS or (order == HALVES and value.shape[-1] > 1):
+        parts = value[..., ::2], value[..., 1::2]
+        parts = (np.maximum(value, 0), np.minimum(value, 0)) if order == SIGNS else parts
+        first, second = (_one_by_one(part, domain.digits) for part in parts)
+        total = first + second
         total = with_digits(total, domain.digits) if domain.digits else total
         return overflown(np.expand_dims(total, places), domain)
     if block > 1:
@@ -314,12 +371,14 @@ class _Trial:
         self.steps = len(written)
         self.rows = 1  # of the result that has fewest
         self._steps = whole, now
+        self._written = written
+        self._cancellations = cancellations(written, definition.inputs)
         self._exact = _Run(definition, written, np.float64)
         self._ranged = _Run(definition, written, np.float64, (IN_ORDER, 0), DIGITS_OF_F32)
         self._ways = {
             longer: [
                 _Run(definition, written, np.float32, (IN_ORDER, k), 0, longer)
-                for k in range(ORDERS + 1)
+                for k in range(SIGNS + 1)
             ]
             for longer in LONGER.values()
         }
@@ -346,9 +405,40 @@ class _Trial:
         inputs, programs = self._definition.inputs, self._programs(self._ways[1.0][0])
         generator = np.random.default_rng(seed)
         given = [hostile.plain(generator, s, d) for s, d in inputs.values()]
-        return list(
-            hostile.cases(given, programs.arguments, [*inputs], programs.roles, seed, only)
-        )
+
+        def made(of: Collection[str] | None) -> list[hostile.HostileCall]:
+            described = given, programs.arguments, [*inputs], programs.roles
+            return list(hostile.cases(*described, seed, of))
+
+        base = made(CANCELLING) if self._cancellations else []
+        return [*made(only), *self._cancelling(base, seed, only)]
+
+    def _cancelling(
+        self, base: Sequence[hostile.HostileCall], seed: int, only: Collection[str] | None
+    ) -> Iterator[hostile.HostileCall]:
+        """Inputs of which two terms of a sum nearly cancel in each element, as they do else by
+        chance in one of many rows."""
+        for cancellation in self._cancellations:
+            of, place = cancellation.other, [*self._definition.inputs].index(cancellation.name)
+            program = replace(self._definition, results={of.key: "f64"})
+            run = _Run(program, [*self._written, of], np.float64)
+            names = [f"{cancellation.name}: cancels; {call.name}" for call in base]
+            calls = [
+                (name, [*call.arguments]) for name, call in zip(names, base, strict=True)
+                if only is None or name in only
+            ]  # fmt: skip
+            shape, dtype = self._definition.inputs[cancellation.name]
+            for _ in range(TURNS if calls else 0):  # what it cancels may be made of it, too
+                values = run.batch([tuple(arguments) for _, arguments in calls])[0]
+                for (name, arguments), middle in zip(
+                    calls, cancellation.cancelling(values), strict=True
+                ):
+                    generator = np.random.default_rng([seed, *name.encode()])
+                    left = 2.0 ** -generator.uniform(*LEFT, shape)
+                    left *= generator.choice((-1, 1), shape)
+                    moved = rounded(middle * (1 + left), dtype)
+                    arguments[place] = np.where(np.isfinite(moved), moved, arguments[place])
+            yield from (hostile.HostileCall(name, tuple(of_call)) for name, of_call in calls)
 
     def verdict(
         self, cases: Sequence[hostile.HostileCall], plan: tuple[int, int]

@@ -107,14 +107,15 @@ class Compute:
         assert not isinstance(tile, Pieces), "a factor that something else reads"
         needed = layout.project(dims)
         if isinstance(tile, Pending):
-            values = self._arriving(tile, needed).all()
+            values = self.arriving(tile, needed).all()
         else:
             values = tile.read(self.memory, needed)
         sources = layout.sources(needed, dims)
         assert sources is not None
         return [values[k] for k in sources]
 
-    def _arriving(self, tile: Pending, needed: Layout) -> Arriving:
+    def arriving(self, tile: Pending, needed: Layout) -> Arriving:
+        """The elements of a tile that a layout needs; those that were asked for before, if so."""
         found: Arriving = self.s.remember((id(tile), needed), lambda: Arriving(tile.load(needed)))
         return found
 
@@ -127,7 +128,7 @@ class Compute:
         if not self.in_turn or not isinstance(tile, Pending) or len(dims) == len(layout.shape):
             return self.registers(tile, layout, dims).__getitem__
         needed = layout.project(dims)
-        found, sources = self._arriving(tile, needed), layout.sources(needed, tuple(dims))
+        found, sources = self.arriving(tile, needed), layout.sources(needed, tuple(dims))
         assert sources is not None
         return lambda register: found[sources[register]]
 

@@ -39,6 +39,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
+from neptune_mlir.codegen.gpu.early_loads import load_early
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kept import KeptLoop
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
@@ -97,6 +98,7 @@ class KernelWriter:
         self.slices: dict[Any, Any] = {}  # the valid part of a tile -> the tile
         self.views: dict[Any, ResultView] = {}  # parts of results
         self.landing: set[Any] = set()  # tiles that are on their way to shared memory
+        self.early = 0  # registers of tiles that are loaded before anything else is done
         self.is_followed = False  # by a kernel that may start early
         self.waits_first = False  # before it lets that one start
 
@@ -127,8 +129,10 @@ class KernelWriter:
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.program_position(block)
         bring_rows(self)
+        early = load_early(self)
         for op in self.body.operations:
-            self.write_op(op.operation)
+            if op.operation not in early:
+                self.write_op(op.operation)
 
     def argument_types(self) -> list[Any]:
         types: list[Any] = []
@@ -165,10 +169,8 @@ class KernelWriter:
         """
         if BLOCKS.on(self.forall):
             return BLOCKS.of(self.forall)
-        held = HELD.of(self.forall)
-        if not held:
-            return 0
-        return blocks_beside(self.target, self.threads.count, held, self.memory.peak)
+        held, threads = max(HELD.of(self.forall), self.early), self.threads.count
+        return blocks_beside(self.target, threads, held, self.memory.peak) if held else 0
 
     def place_arguments(self, block: Any) -> None:
         given = iter(block.arguments)

@@ -4,21 +4,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.tiles import Window, load_window, nested
+from neptune_mlir.analysis.tiles import (
+    Window,
+    chooses_scalars,
+    element_bytes,
+    load_window,
+    nested,
+    owner,
+)
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy, in_one_box
 from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces
-from neptune_mlir.dialects.op_names import PUT
+from neptune_mlir.dialects.op_names import PAGED, PUT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+LINE = 128  # bytes of a cache
 
 
 def source_of(forall: Any, put: Any) -> Window:
@@ -38,6 +48,52 @@ def streamed_offsets(forall: Any, producer: Any) -> list[tuple[Any, ...]]:
     ]
 
 
+def _gives_numbers(op: Any) -> bool:
+    """Whether an op reads numbers, or chooses some: each use need not do so again."""
+    return op.name == "tensor.extract" or (op.name == "scf.if" and chooses_scalars(op))
+
+
+def _write_numbers(kernel: SpecializedWriter, block: Any, numbers: Sequence[Any]) -> None:
+    """Write the ops of a producer's block that give numbers. When the row of a table is known, in
+    which its loops look places up, the lanes of the warp ask for all of it, a line each: so a page
+    is in a near cache when the length is known. (Kernels without a producer lost by that.)"""
+    s, rows = kernel.s, list(dict.fromkeys(_looked_up(kernel, block)))
+    ahead = [row for _, row in rows]
+    first = [op for op in numbers if any(result in ahead for result in op.results)]
+    for op in first:
+        kernel.write_op(op)
+    for table, row in rows:
+        array = kernel.arrays[table]
+        last = s.sub(s.value(array.strides[0], s.index), 1)  # of the row, at least
+        column = s.minimum(s.mul(kernel.threads.lane, LINE // element_bytes(array.dtype)), last)
+        there = Window(None, (kernel.scalar(row), column), (), (), ())
+        hopper.bring_near(kernel.memory.address(array, there, ()))
+    for op in numbers:
+        if op not in first:
+            kernel.write_op(op)
+
+
+def _looked_up(kernel: SpecializedWriter, block: Any) -> Iterator[tuple[Any, Any]]:
+    """The tables with rows of numbers that are read in loops at places that these say, and the
+    numbers of their rows, which are known outside."""
+    for op in nested(block):
+        if op.name == "tensor.extract" and op.block != block:
+            table, *at = op.operands
+        elif op.name == PAGED and ir.IntegerAttr(op.attributes["column"]).value == 1:
+            _, table, _, *at = op.operands
+            at.append(None)
+        else:
+            continue
+        if len(at) == 2 and table in kernel.arrays and _is_outside(kernel, block, at[0]):
+            yield table, at[0]
+
+
+def _is_outside(kernel: SpecializedWriter, block: Any, value: Any) -> bool:
+    """Whether a number is made outside the loops of a block."""
+    made = owner(value)
+    return (value.owner if made is None else made.block) in (kernel.body, block)
+
+
 class Producer:
     """Writes the producer's part of a kernel."""
 
@@ -45,14 +101,24 @@ class Producer:
         self.kernel = kernel
         self.first = kernel.s.constant(1, kernel.s.i1)  # whether an iteration is a loop's first
 
-    def write(self, block: Any) -> None:
-        """The puts and the loops of a block of the producer."""
+    def write_program(self, block: Any) -> None:
+        """The producer's part of one program. What its loops look up, and what says how long they
+        are, is asked for first: it is on its way while the first copies start."""
+        numbers = [op.operation for op in block.operations if _gives_numbers(op.operation)]
+        _write_numbers(self.kernel, block, numbers)
+        self.write(block, numbers)
+
+    def write(self, block: Any, written: Sequence[Any] = ()) -> None:
+        """The puts and the loops of a block of the producer. What a tile's place is read from (a
+        page) is read before its slot is waited for."""
         for op in block.operations:
             operation = op.operation
             if operation.name == PUT:
                 self._put(operation)
             elif operation.name == "scf.for":
                 self._put_all(operation)
+            elif _gives_numbers(operation) and operation not in written:
+                self.kernel.write_op(operation)
 
     def _put_all(self, op: Any) -> None:
         """A loop of the producer."""

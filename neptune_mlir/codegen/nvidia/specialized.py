@@ -29,7 +29,7 @@ from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter, Re
 from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending
-from neptune_mlir.codegen.nvidia import hopper, staged_rows, vectors_ahead
+from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows, vectors_ahead
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
@@ -169,7 +169,7 @@ class SpecializedWriter(KernelWriter):
             hopper.set_registers(producing, False)
             with under(s, s.less(warp, self.warps + 1)):
                 producer = Producer(self)
-                self._programs(lambda: producer.write(self.producer), producing=True)
+                self._programs(lambda: producer.write_program(self.producer), producing=True)
             scf.YieldOp([])
 
     def _blocks_per_sm(self) -> int:
@@ -209,6 +209,9 @@ class SpecializedWriter(KernelWriter):
                 return
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
+            if op.name != ADD_SLICE and quad_rows.fits(array, window, layout):
+                quad_rows.store(self.memory, array, window, layout, values)
+                return
             threads = self.memory.threads
             if self.resident and len(layout.shape) > 1:
                 self.memory.threads = staged_rows.recomputed(threads)

@@ -5,7 +5,8 @@ A number for each streamed point (a log-sum-exp, a sum over a row) is no tile of
 consumers need it, each thread those of its columns. From global memory that is an access a number,
 and the second level's latency in each iteration. So each warp copies the vector of the next
 iteration to a place of its own (two, in turns), a number a lane, and reads its columns there when
-its arithmetic comes to them: they take no registers meanwhile.
+its arithmetic comes to them: they take no registers meanwhile. Where a tile may end early, it
+copies what exists of this iteration's, and waits when it reads them.
 """
 
 from __future__ import annotations
@@ -72,36 +73,52 @@ class StagedVectors:
         here = s.add(base, s.mul(parity, size * NUMBER))
         other = s.add(base, s.mul(s.sub(1, parity), size * NUMBER))
 
-        def numbers(window: Any, place: Any) -> Iterator[tuple[Any, Any]]:
+        def numbers(window: Any, place: Any) -> Iterator[tuple[Any, Any, Any]]:
             lanes = kernel.target.wave
             for k in range(0, size, lanes):
                 n = s.add(kernel.threads.lane, k)
                 target = kernel.memory.shared_pointer(s.add(place, s.mul(n, NUMBER)))
-                yield kernel.memory.address(array, window, [n]), target
+                yield n, kernel.memory.address(array, window, [n]), target
 
         hopper.converge()
+        if window.valid[0] is not None:  # what is left over: what exists of it, and no next one
+            for n, source, target in numbers(window, here):
+                whole, none = (s.constant(k, s.i32) for k in (NUMBER, 0))
+                self._copy(source, target, s.select(s.less(n, window.valid[0]), whole, none))
+            kernel.chip.commit()
+            return Pending(lambda layout: self._read(layout, here, arrives=True))
         with under(s, s.less(variable, s.add(first, 1))):
-            for source, target in numbers(window, here):
+            for _, source, target in numbers(window, here):
                 value = kernel.memory.load_element(source, s.f32, NUMBER)
                 kernel.memory.store_element(value, target, NUMBER)
         offsets = list(window.offsets)
         offsets[at] = s.add(offsets[at], step)
         with under(s, s.less(s.add(variable, step), end)):
-            for source, target in numbers(replace(window, offsets=tuple(offsets)), other):
-                ir.Operation.create(
-                    "nvvm.cp.async.shared.global", operands=[target, source],
-                    attributes={
-                        "size": ir.IntegerAttr.get(s.i32, NUMBER),
-                        "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier ca>"),
-                    },
-                )  # fmt: skip
+            for _, source, target in numbers(replace(window, offsets=tuple(offsets)), other):
+                self._copy(source, target)
         kernel.chip.commit()
         kernel.chip.wait(self.beside[loop])
         hopper.converge()
         return Pending(lambda layout: self._read(layout, here))
 
-    def _read(self, layout: Layout, place: Any) -> Iterator[Any]:
+    def _copy(self, source: Any, target: Any, size: Any = None) -> None:
+        """Start the copy of a number; `size`: bytes that exist of it, the rest is 0."""
+        i32 = self.kernel.s.i32
+        ir.Operation.create(
+            "nvvm.cp.async.shared.global",
+            operands=[target, source, *([] if size is None else [size])],
+            attributes={
+                "size": ir.IntegerAttr.get(i32, NUMBER),
+                "modifier": ir.Attribute.parse("#nvvm<load_cache_modifier ca>"),
+            },
+        )  # fmt: skip
+
+    def _read(self, layout: Layout, place: Any, arrives: bool = False) -> Iterator[Any]:
+        """A thread's elements; `arrives`: of a copy that nothing has waited for."""
         kernel, s, memory = self.kernel, self.kernel.s, self.kernel.memory
+        if arrives:
+            kernel.chip.wait(0)
+            hopper.converge()
         positions = kernel.threads.positions(layout)
         pairs = bool(layout.reg) and layout.reg[0].stride == 1 and layout.reg[0].size % 2 == 0
         count = 2 if pairs else 1

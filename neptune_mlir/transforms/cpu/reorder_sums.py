@@ -8,14 +8,14 @@ where its only store is of a sum of floats, at a place that the loop's index doe
 Nor does anything say whether a product is rounded before it is added up: odd orders let it be a
 part of one fused multiply-add. Other products are rounded as written, for y - b x is no sum. The
 last orders add up in parts, as tiles and vectors do: a few elements first, or every other one, then
-what these make.
+what these make; or what is above 0 beside what is below.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, block_of, way_of
+from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, SIGNS, block_of, way_of
 from neptune_mlir.ir.bindings import arith, ir, memref, scf
 from neptune_mlir.transforms.registry import register
 
@@ -35,6 +35,9 @@ def reorder_sums(module: Any, *, order: int = 0) -> None:
         if order % 2:
             _contract(store)
         inner = store not in in_blocks  # of a sum's loops
+        if order == SIGNS and inner:
+            in_blocks.append(store)
+            _part_signs(loop, store)
         if order == HALVES and inner:
             in_blocks.append(store)
             _halve(loop)
@@ -116,6 +119,56 @@ def _halve(loop: Any) -> None:
         owner.operands[number] = place
 
 
+def _part_signs(loop: Any, store: Any) -> None:
+    """What is below 0 is added up in numbers of its own, and these to the sums at the end."""
+    total, sums, *places = store.operands
+    read = _read_of(store)
+    if read is None:
+        return
+    (at,) = (k for k, v in enumerate(total.owner.operands) if v != read.results[0])
+    term, kind = total.owner.operands[at], total.type
+    low, high, step = list(loop.operands)[:3]
+    index = loop.regions[0].blocks[0].arguments[0]
+    with ir.InsertionPoint(loop), loop.location:
+        parts, nothing = _like(sums, kind), arith.constant(kind, 0.0)
+    with ir.InsertionPoint(total.owner), loop.location:
+        below = arith.cmpf(arith.CmpFPredicate.OLT, term, nothing)
+        first = arith.cmpi(arith.CmpIPredicate.eq, index, low)
+        before = arith.select(first, nothing, memref.load(parts, places))
+        found = arith.addf(before, arith.select(below, term, nothing))
+        memref.store(found, parts, places)
+        total.owner.operands[at] = arith.select(below, nothing, term)
+    with ir.InsertionPoint.after(store), loop.location:
+        end = arith.cmpi(arith.CmpIPredicate.sge, arith.addi(index, step), high)
+        branch = scf.IfOp(end)
+        with ir.InsertionPoint(branch.then_block):
+            memref.store(arith.addf(memref.load(sums, places), found), sums, places)
+            scf.yield_([])
+    with ir.InsertionPoint.after(loop), loop.location:
+        memref.dealloc(parts)
+
+
+def _read_of(store: Any) -> Any:
+    """The load of what a store adds to, where there is one."""
+    total, sums, *places = store.operands
+    reads = [
+        v.owner for v in total.owner.operands
+        if not isinstance(v.owner, ir.Block) and v.owner.name == "memref.load"
+        and list(v.owner.operands) == [sums, *places]
+    ]  # fmt: skip
+    return reads[0] if len(reads) == 1 else None
+
+
+def _like(sums: Any, kind: Any) -> Any:
+    """Memory of the shape of other memory."""
+    shape = ir.MemRefType(sums.type).shape
+    sizes = [
+        memref.dim(sums, arith.constant(ir.IndexType.get(), k))
+        for k, n in enumerate(shape) if n == ir.ShapedType.get_dynamic_size()
+    ]  # fmt: skip
+    return memref.alloc(ir.MemRefType.get(shape, kind), sizes, [])
+
+
 def _half(loop: Any) -> Any:
     """How many steps the first half of a loop has, which is the larger one."""
     low, high, step = list(loop.operands)[:3]
@@ -129,31 +182,22 @@ def _add_blocks(loop: Any, store: Any, block: int | None) -> None:
 
     `block`: None for halves."""
     total, sums, *places = store.operands
-    reads = [
-        v.owner for v in total.owner.operands
-        if not isinstance(v.owner, ir.Block) and v.owner.name == "memref.load"
-        and list(v.owner.operands) == [sums, *places]
-    ]  # fmt: skip
-    if len(reads) != 1:
+    read = _read_of(store)
+    if read is None:
         return
     kind, index = total.type, loop.regions[0].blocks[0].arguments[0]
     low, high, step = list(loop.operands)[:3]
-    shape = ir.MemRefType(sums.type).shape
     with ir.InsertionPoint(loop), loop.location:
-        sizes = [
-            memref.dim(sums, arith.constant(ir.IndexType.get(), k))
-            for k, n in enumerate(shape) if n == ir.ShapedType.get_dynamic_size()
-        ]  # fmt: skip
-        parts = memref.alloc(ir.MemRefType.get(shape, kind), sizes, [])
+        parts = _like(sums, kind)
         one, zero = (arith.constant(index.type, n) for n in (1, 0))
         many = arith.constant(index.type, block) if block else _half(loop)
         last = arith.subi(many, one)
         nothing = arith.constant(kind, 0.0)
-    with ir.InsertionPoint(reads[0]), loop.location:
+    with ir.InsertionPoint(read), loop.location:
         place = arith.remui(arith.divui(arith.subi(index, low), step), many)
         first = arith.cmpi(arith.CmpIPredicate.eq, place, zero)
         before = arith.select(first, nothing, memref.load(parts, places))
-    reads[0].results[0].replace_all_uses_with(before)
+    read.results[0].replace_all_uses_with(before)
     store.operation.operands[1] = parts
     with ir.InsertionPoint.after(store), loop.location:
         full = arith.cmpi(arith.CmpIPredicate.eq, place, last)

@@ -25,7 +25,9 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import is_access, lookups, position_of
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import CHIP
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
+from neptune_mlir.transforms.fusion.read_columns import read_columns
 from neptune_mlir.transforms.fusion.reshaped_reads import at_roots, shown, straightened
 from neptune_mlir.transforms.fusion.split_rows import split_rows
 from neptune_mlir.transforms.registry import register
@@ -122,3 +124,5 @@ def inline_maps(module: Any) -> None:
         program.write()
         erase_dead(program.block)
         split_rows(function)
+        if CHIP.on(function.operation.parent):
+            read_columns(function)

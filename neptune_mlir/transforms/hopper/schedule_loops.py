@@ -18,7 +18,8 @@ The choice `late` says how many matmuls do at most: what a late matmul reads tak
 larger tiles may be worth more. By the choice `early`, loads of vectors come first of all: behind
 the starts, which wait for tiles and for room at the matrix unit, the arithmetic that reads them
 would wait for memory as well. Where programs add a product in memory, orders with that product
-before others and behind them are compared, with what goes through shared memory.
+before others and behind them are compared, with what goes through shared memory; before them
+where the model sees no difference, for the next iteration's start does not wait for the sums.
 The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
@@ -259,7 +260,7 @@ def _schedule(
     if any(op.name == ADD_SLICE for op in graph.nodes):
         other = _order(stages, costs, first, sums=True)
         through = costs | {op: _through_shared(op, rates) for op in graph.nodes if op not in late}
-        if other and _interval(graph, other, through, rates) < _interval(
+        if other and _interval(graph, other, through, rates) <= _interval(
             graph, order, through, rates
         ):
             order = other

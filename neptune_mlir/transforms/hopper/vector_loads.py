@@ -18,7 +18,7 @@ PLACES = 2  # of a warp, for a vector
 
 
 def staged_vectors(forall: Any, wave: int) -> dict[Any, list[Any]]:
-    """By loop: its loads of whole vectors that move with it, by warps of so many lanes."""
+    """By loop: its loads of vectors that move with it, by warps of so many lanes."""
     found: dict[Any, list[Any]] = {}
     for op in nested(forall.regions[0].blocks[0]):
         if _fits(op, forall, wave):
@@ -47,8 +47,7 @@ def _fits(op: Any, forall: Any, wave: int) -> bool:
     variable = loop.regions[0].blocks[0].arguments[0]
     return (
         element_of(window.tensor) == "f32"
-        and window.valid[0] is None
-        and size % wave == 0
+        and size > 0 and size % wave == 0  # not that of a slice that is padded
         and step_of(loop) is not None
         and moves_with(window.offsets[place], variable)
     )

@@ -210,8 +210,9 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
         return Choice(128, WIDEST)
     if shape.shared:  # measured: one product late, where registers have room for it
         wide = shape.width > PANEL
-        if not wide and not few and not shape.triangle and shape.light:
-            return Choice(128, 2 * PANEL, late=0, slots=1)
+        masks = shape.band or shape.marks  # in many tiles: their loops spill
+        if not wide and not few and shape.light and not masks:
+            return Choice(128, 2 * PANEL, late=0, slots=2)
         return Choice(128, PANEL, keeps=not few, late=int(not wide), early=wide)
     fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2

@@ -10,6 +10,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import masked_load
+from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import PRODUCT
 from neptune_mlir.dialects.nests import DYNAMIC
@@ -132,14 +133,27 @@ def note_product(
     reduced: set[int], deep: bool,
 ) -> None:  # fmt: skip
     """Note the axes of a product that is cut along its sum: that sums over nothing but the stream,
-    or whose columns are streamed. (Not of one with a factor that programs compute: smaller tiles
-    would compute it more often.)"""
+    or whose columns are streamed; and whether programs compute its factor of rows. (Not of one
+    with another factor that they compute.)
+
+    Where programs compute none, the copy engine brings both and makes 0 of what is beyond the sum's
+    end. So the last tile is one of the same loop (`clipped`: the axis): a tile behind it would have
+    slots of its own, and the loop half as many.
+    """
     bodies = {nest.key: nest.body for nest in nests if nest.body is not None}
-    factors = [f.attr for _, *both in contractions(nests) for f in both]
-    if any(f in bodies and masked_load(bodies[f]) is None for f in factors):
-        return
+    computed = [
+        f for _, *both in contractions(nests) for f in both
+        if f.attr in bodies and masked_load(bodies[f.attr]) is None
+    ]  # fmt: skip
     summed = sorted(reduced - {axis})
-    if row and column is not None and not deep:
-        PRODUCT.set(op.operation, (row[0], column, axis))
-    elif row and column is None and len(summed) == 1:
-        PRODUCT.set(op.operation, (row[0], axis, summed[0]))
+    if not row or any(row[0] not in T.axes_of(f) or deep for f in computed):
+        return
+    if column is not None and not deep:
+        found = row[0], column, axis
+    elif column is None and len(summed) == 1:
+        found = row[0], axis, summed[0]
+    else:
+        return
+    PRODUCT.set(op.operation, (*found, int(bool(computed))))
+    if not computed:
+        note_choices(op.operation, {"clipped": found[-1]})

@@ -8,13 +8,15 @@ looks at the part that an axis plays, never at what the program is for:
   (all operands have it: a gradient that is summed over a batch);
 * other reduced axes: uncut when static and at most 512 (256 for warp groups where columns are
   streamed); else 64, or 256 when the kernel has neither a contraction nor a contiguous parallel
-  axis; a chunk axis is never cut;
+  axis; a chunk axis is never cut; those of a contraction alone are cut until its factors fit what
+  the target says (`shared`);
 * parallel axes of a contraction: those that both operands share, 1; of the others the last
   is a column, uncut in a stream when static and at most 512 (cutting it would repeat what the
   rows share), else 64; of those that its partner has the last is rows, 64. Columns of other
   contractions of these rows are like it, all others 1;
-* where the target says what a program may hold (`held`, `shared`), rows and the streamed axis of
-  a contraction take the first sizes of `tile_room.py` that fit;
+* where the target says what a program may hold (`held`), rows and the streamed axis of a
+  contraction take the first sizes of `tile_room.py` that fit; where it says what shared memory has
+  alone (`shared`), a tile that has no place there even once has fewer points of the stream;
 * where the target says so, a stream without a contraction takes whole rows, or what divides them,
   if it reads along these: a tile of ROW elements, or fewer where registers are few. On chips where
   a row may have a program of many warps (`row_warps`), so does a reduction alone; a row that is
@@ -61,15 +63,15 @@ from neptune_mlir.dialects.attributes import (
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
-from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.tuned import Shape
-from neptune_mlir.transforms.fusion.privatize import FEW_CHUNKS, small_joins
+from neptune_mlir.transforms.fusion.privatize import small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.transforms.schedule.aligned_factors import align_factors
+from neptune_mlir.transforms.schedule.join_tiles import chunks_of, fit_join
 from neptune_mlir.transforms.schedule.like_tiles import like_readers
 from neptune_mlir.transforms.schedule.map_tiles import (
     SQUARE,
@@ -107,12 +109,18 @@ from neptune_mlir.transforms.schedule.tile_cuts import (
     tiles_beside,
     within_pages,
 )
-from neptune_mlir.transforms.schedule.tile_room import Room, fitting_sizes, narrow_axes, overfull
+from neptune_mlir.transforms.schedule.tile_room import (
+    Room,
+    fewer_reduced,
+    fitting_sizes,
+    narrow_axes,
+    overfull,
+)
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
 WHOLE_REDUCED = WHOLE_COLUMN = 512
 WHOLE_PARALLEL = 256
-JOINED = 4096  # elements of a tile of private values
+COLUMNS = (64, 32, 16)  # of a tile that does not have all
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
 LONG_TILE = 1024  # elements of one row, on CPUs: sums are folded and corrected once for so many
 SHARING = 4  # rows of a tile that a row beside them is loaded for once
@@ -237,7 +245,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         width = beside or WHOLE_PARALLEL
         sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
-            _fit_join(sizes, op, parallel, inner, nests, wishes)
+            fit_join(sizes, op, parallel, inner, nests, wishes, bool(_chip_of(op)))
     divided = divisors(nests)
     pieces = is_map and inner in divided
     within = within_quotients(inner, sizes, domain, divided, parallel) if pieces else {}
@@ -282,17 +290,25 @@ def _product_tile(
         uncut = uncut and (deep or at_most(domain[column], cut))
         if group_tiles.is_deep(shape):
             sizes.update(dict.fromkeys(reduced - {axis}, group_tiles.panel(shape)))
-    elif wishes.held and axis is not None:
+    elif axis is not None and (wishes.held or wishes.shared):
         columns = {} if column is None else {column: domain[column] if uncut else 64}
         rest = {a: sizes[a] or domain[a] for a in sizes} | columns
         rest |= {a: domain[a] if a in whole else 64 for a in more}
         room = Room(wishes.held, wishes.shared << 10)
-        rows, stream = fitting_sizes(nests, rest, row, axis, (rows, stream), room)
+        rows, stream = fitting_sizes(nests, domain, rest, row, axis, (rows, stream), room)
         rest |= {**dict.fromkeys(row, rows), axis: stream}
-        uncut = uncut and not overfull(nests, rest, domain, axis, room)
+        if column is not None and overfull(nests, rest, domain, axis, room):
+            narrow = [{**rest, column: n} for n in COLUMNS]
+            fits = (n for n in narrow if not overfull(nests, n, domain, axis, room))
+            uncut, cut = False, next(fits, narrow[0])[column]
     across = {} if column is None else {column: 0 if uncut else cut}
     sizes.update(dict.fromkeys(row, rows or 64) | across)
     sizes.update((a, 0 if a in whole else cut) for a in more)
+    if axis is None and wishes.shared:
+        here = {a: n or domain[a] for a, n in sizes.items()}
+        order = _outer_first({a for nest in nests for a in nest.reduced_axes}, nests)
+        room = Room(0, wishes.shared << 10)
+        sizes.update(fewer_reduced(nests, here, domain, order, room))
     return row, column, stream
 
 
@@ -354,7 +370,7 @@ def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[i
     `chunks` or what it has."""
     sizes = {a: 0 if at_most(op.domain[a], WHOLE_REDUCED) else part for a in reduced}
     if isinstance(op, N.GlobalOp) and 0 in reduced:
-        sizes[0] = chunks or _chunks(op)
+        sizes[0] = chunks or chunks_of(op)
     return sizes
 
 
@@ -391,36 +407,6 @@ def _inner(
     streams = axis is not None and (not _chip_of(op) or _is_contiguous(axis, nests))
     found = parallel and not streams and _is_contiguous(parallel[-1], nests)
     return parallel.pop() if found else None
-
-
-def _fit_join(
-    sizes: dict[int, int], op: Any, parallel: Sequence[int], inner: int,
-    nests: Sequence[FusedNest], wishes: Wishes,
-) -> None:  # fmt: skip
-    """Cut a join of chunks (axis 0) until a program has JOINED elements at most. Where chunks are
-    joined to numbers of rows, which whole rows are made with, a program has so many of these: it
-    joins the numbers first."""
-    domain = list(op.domain)
-    if _joins_numbers(op, nests, inner):
-        sizes.update(dict.fromkeys(parallel, 1))
-        sizes[inner] = JOINED
-        return
-    if domain[0] == DYNAMIC:  # made for the most chunks
-        if sizes[0] > FEW_CHUNKS and wishes.columns:
-            sizes[inner] = wishes.columns
-        room = JOINED // (sizes[0] * (sizes[inner] or domain[inner]))
-        sizes.update({a: max(1, min(sizes[a], room)) for a in parallel[-1:]})
-    if not parallel:
-        room = JOINED // (sizes[0] or domain[0])
-        sizes[inner] = min(sizes[inner] or domain[inner], max(8, 1 << room.bit_length() - 1))
-
-
-def _joins_numbers(op: Any, nests: Sequence[FusedNest], inner: int) -> bool:
-    """Whether no nest of a join on a chip has both the chunks and the axis that arrays lie along,
-    which is longer than a tile."""
-    if not _chip_of(op) or at_most(op.domain[inner], JOINED - 1):
-        return False
-    return not any({0, inner} <= {*nest.loops} for nest in nests)
 
 
 def _words(nests: Sequence[FusedNest]) -> int:
@@ -570,11 +556,6 @@ def _few_rows(
         if most > points:
             best, points = axis, most
     return {best: points if points > 1 else least}
-
-
-def _chunks(join: Any) -> int:
-    """The tile of the chunk axis: all of it, or as many as there can be."""
-    return 0 if join.domain[0] != DYNAMIC else ix.most(join.operation.operands[0]) or 64
 
 
 def _clip(size: int, extent: int) -> int:

@@ -24,6 +24,7 @@ from neptune_mlir.targets.resources import LOADED
 SIZES = (
     (128, 64), (128, 32), (64, 64), (64, 32), (32, 64), (32, 32), (32, 16), (16, 32), (16, 16)
 )  # fmt: skip
+NO_STREAM = -1  # in place of a streamed axis
 STAGES = 2  # tiles of the stream in shared memory at once
 BYTES = {"f16": 2, "bf16": 2, "f64": 8, "i8": 1, "f8E4M3FN": 1}
 
@@ -76,16 +77,24 @@ def taken(
 
 
 def fitting_sizes(
-    nests: Sequence[FusedNest], extent: Mapping[int, int], rows: Sequence[int], stream: int,
-    asked: tuple[int, int], room: Room,
+    nests: Sequence[FusedNest], domain: Sequence[int], extent: Mapping[int, int],
+    rows: Sequence[int], stream: int, asked: tuple[int, int], room: Room,
 ) -> tuple[int, int]:  # fmt: skip
-    """The first of SIZES, for row axes and for the streamed axis, that fits.
+    """The first of SIZES, for row axes and for the streamed axis, that fits. Where registers are
+    not counted, those asked, or of 64 points: fewer of the stream, if they find no place even once.
 
     Args:
+        domain: the extents of all axes.
         extent: points of a tile along each other axis.
         rows: the row axes.
         asked: rows and streamed elements that are settled (0: not).
     """
+    if not room.registers:
+        best = (asked[0] or 64, asked[1] or 64)
+        here = {**extent, **dict.fromkeys(rows, best[0]), stream: best[1]}
+        if overfull(nests, here, domain, stream, room):
+            return asked[0], _narrowed(nests, here, stream, room)
+        return asked
     best = (0, 0)
     for size in SIZES:
         best = (asked[0] or size[0], asked[1] or size[1])
@@ -112,6 +121,21 @@ def _narrowed(
     return points
 
 
+def fewer_reduced(
+    nests: Sequence[FusedNest], extent: Mapping[int, int], domain: Sequence[int],
+    order: Sequence[int], room: Room,
+) -> dict[int, int]:  # fmt: skip
+    """The axes to cut, of those that a product without a stream sums over, so that its factors find
+    a place in shared memory: in this order, and to how many points. (A quarter of it is left.)"""
+    here, found = _within(extent, domain), {}
+    if not overfull(nests, extent, domain, NO_STREAM, room):
+        return {}
+    for axis in order:
+        while here[axis] > 1 and 4 * taken(nests, here, NO_STREAM).shared > 3 * room.shared:
+            here[axis] = found[axis] = here[axis] // 2
+    return found
+
+
 def overfull(
     nests: Sequence[FusedNest], extent: Mapping[int, int], domain: Sequence[int], stream: int,
     room: Room,
@@ -119,5 +143,9 @@ def overfull(
     """Whether tiles of so many points, as far as there are that many, find no place in shared
     memory even once: then columns, which a tile else has all of, have to be cut. (Each program of a
     part of them computes again what is computed of their rows; else there is no program.)"""
-    here = {a: n if domain[a] == DYNAMIC else min(n, domain[a]) for a, n in extent.items()}
+    here = _within(extent, domain)
     return 0 < room.shared < taken(nests, here, stream, stages=1).shared
+
+
+def _within(extent: Mapping[int, int], domain: Sequence[int]) -> dict[int, int]:
+    return {a: n if domain[a] == DYNAMIC else min(n, domain[a]) for a, n in extent.items()}

@@ -302,6 +302,7 @@ class GridProgram:
         extent, size = self.kernel.axes[axis].extent, self.kernel.axes[axis].size
         if axis == self.kernel.stream and self.kernel.in_one_tile:
             return [Range(0, extent, False, single=True)]
+        split = split and not self.kernel.is_clipped(axis)
         return tail_ranges(extent, size, split, self.exists(axis))
 
     def extent(self, axis: int) -> Term:

@@ -22,6 +22,7 @@ from neptune_mlir.analysis.fused_nests import (
     read_region,
 )
 from neptune_mlir.analysis.tile_axes import Extent, TileAxis, axes_of, extents_of, tiles_of
+from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import ONE_TILE
@@ -65,6 +66,11 @@ class TileKernel:
     def schedule(self) -> Any:
         """The op that has the tile sizes, and the choices."""
         return (self.inner or self.op).operation
+
+    def is_clipped(self, axis: int) -> bool:
+        """Whether what loads a tile along an axis makes 0 of what is beyond its end, and that is
+        all that its last tile needs (`note_product`)."""
+        return tuned(self.schedule, "clipped", -1) == axis
 
     @property
     def in_one_tile(self) -> bool:

@@ -306,6 +306,8 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
 
             start = cut(chunk)
             stop = ix.minimum(axis.extent, cut(ix.add(chunk, 1)))
+        if kernel.is_clipped(kernel.stream) and not live:
+            return [Range(start, stop, axis.divides, [exists] if axis.divides else [])]
         return live_ranges(
             start, stop, axis.size, kernel.stream, live, program.span, divides=axis.divides,
             exists=exists, anywhere=anywhere,

@@ -2,6 +2,7 @@
 // RUN: neptune-opt %s --reorder-sums | filecheck %s --check-prefix=SAME
 // RUN: neptune-opt %s --reorder-sums=order=4 | filecheck %s --check-prefix=BLOCKS
 // RUN: neptune-opt %s --reorder-sums=order=5 | filecheck %s --check-prefix=HALVES
+// RUN: neptune-opt %s --reorder-sums=order=6 | filecheck %s --check-prefix=SIGNS
 
 // A sum starts in the middle (9 of 16 parts) and goes backwards, round the end.
 // CHECK-LABEL: @sum
@@ -36,6 +37,16 @@
 // HALVES: memref.store %{{.*}}, %[[PARTS]]
 // HALVES: scf.if
 // HALVES: memref.store %{{.*}}, %arg1
+// What is below 0 is a sum of its own until the end.
+// SIGNS-LABEL: @sum
+// SIGNS: %[[PARTS:.*]] = memref.alloc() : memref<4xf32>
+// SIGNS: scf.for
+// SIGNS: %[[BELOW:.*]] = arith.cmpf olt
+// SIGNS: memref.store %{{.*}}, %[[PARTS]]
+// SIGNS: %[[ABOVE:.*]] = arith.select %[[BELOW]]
+// SIGNS: arith.addf %{{.*}}, %[[ABOVE]]
+// SIGNS: scf.if
+// SIGNS: memref.store %{{.*}}, %arg1
 // SAME-LABEL: @sum
 // SAME-NOT: arith.remui
 func.func @sum(%x: memref<4x8xf32>, %y: memref<4xf32>) {

@@ -46,3 +46,18 @@ def test_what_a_mask_hides_may_overflow():
         asked = replace(asked, exact=lambda values: [exact(values[0]) * 1.5])  # overflows, too
         (found,) = judge(asked, [x])
         assert found.ok == right
+
+
+def test_a_row_that_no_input_moves_has_roundings_for_draws():
+    """x / |x| is 1 whatever x is. The program as written happens to round it right."""
+    ulp = EPSILON["f32"]
+    exact = lambda x: x[:, 0] / x[:, 0]  # noqa: E731
+
+    def rounded_so(number):
+        return lambda values: [exact(values[0]) * (1 + 100 * (-1) ** number * ulp)]
+
+    for off, right in ((150, True), (300, False)):
+        asked = of(lambda x, off=off: exact(x) * (1 + off * ulp), exact, exact)
+        (alone,) = judge(asked, [np.full((3, 1), -1e9)])
+        (found,) = judge(replace(asked, otherwise=rounded_so), [np.full((3, 1), -1e9)])
+        assert not alone.ok and found.ok == right

@@ -102,8 +102,8 @@ def test_vectors_in_front_of_products(early):
 
 
 def test_vectors_of_the_next_iteration():
-    """Two vectors a loop: by copies to shared memory where tiles are whole. What is left over has
-    none."""
+    """Two vectors a loop, by copies to shared memory: of the next iteration, and of what is left
+    over, behind whole tiles, what exists of it."""
     for early in (0, 1):
         module, _ = compiler.lower_text(
             backward(wrt=["k", "v"]).to_mlir(), "test", "sm_90a", None, "tile", ""
@@ -111,8 +111,15 @@ def test_vectors_of_the_next_iteration():
         with module.context:
             gpu.run(module, [runner.Step("set-choices", {"early": early})])
         text = nvvm.emit_tiles(module, "target", target="sm_90a")
-        assert text.count("nvvm.cp.async.shared.global") == 4
-        assert text.count("prefetch.global.L1") == (0 if early else 2)
+        copies = [line for line in text.splitlines() if "nvvm.cp.async.shared.global" in line]
+        sized = [line for line in copies if line.count("%") == 3]  # bytes that exist
+        assert (len(copies), len(sized)) == (8, 4)
+        assert "prefetch.global.L1" not in text
+    module, _ = compiler.lower_text(
+        backward(128, ["k", "v"]).to_mlir(), "test", "sm_90a", None, "tile", ""
+    )
+    text = nvvm.emit_tiles(module, "target", target="sm_90a")  # tiles leave no room
+    assert ("cp.async.shared" in text, text.count("prefetch.global.L1")) == (False, 4)
 
 
 def test_groups_that_add_to_one_result_meet_once_an_iteration():

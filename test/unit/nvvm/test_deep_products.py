@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products that sum over several axes, whose tiles at 16 points of one exceed shared memory."""
 
+import pytest
+
 import neptune_mlir
+from neptune_mlir.errors import OutOfMemory
+from neptune_mlir.pipelines import nvvm, rocdl
 from neptune_mlir.targets.nvidia import nvidia
 
 PROGRAM = """
@@ -39,3 +43,27 @@ def test_tiles_fit():
     images = bundle.facts["images"]
     most = max(k["shared"] for image in images for k in image["kernels"].values())
     assert most <= nvidia("sm_90a").shared_block
+
+
+@pytest.mark.parametrize("schedule", ["private", "ahead_private"])
+def test_tiles_of_streams_in_chunks_fit_where_the_schedule_is_told_what_there_is(schedule):
+    """A stream of 4 points is not cut, and one tile had all of it: 64 and 192 rows of 384."""
+    text = PROGRAM.replace("16x5x5", "4x96x1").replace("tensor<4x", "tensor<64x").format(n=192)
+    with pytest.raises(OutOfMemory, match="409600 bytes"):
+        neptune_mlir.compile(text, target="sm_90a", schedule=schedule)
+    room = nvidia("sm_90a").shared_block
+    knobs = {"shared": room >> 10}
+    bundle = neptune_mlir.compile(text, target="sm_90a", schedule=schedule, knobs=knobs).bundle
+    kernels = [k for image in bundle.facts["images"] for k in image["kernels"].values()]
+    assert 0 < max(k["shared"] for k in kernels) <= room
+
+
+@pytest.mark.parametrize(("pipeline", "target"), [(nvvm, "sm_90a"), (rocdl, "gfx942")])
+def test_the_last_resort_fits(pipeline, target, monkeypatch):
+    """Reductions alone, whose factors are cut along what they sum over."""
+    *_, last = pipeline.ways(target)
+    monkeypatch.setattr(pipeline, "ways", lambda target: (last,))
+    bundle = neptune_mlir.compile(PROGRAM.format(n=120), target=target).bundle
+    assert bundle.facts["provenance"]["schedule"]["name"] == "unfused"
+    kernels = [k for image in bundle.facts["images"] for k in image["kernels"].values()]
+    assert len(kernels) == 2 and max(k["shared"] for k in kernels)

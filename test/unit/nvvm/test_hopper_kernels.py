@@ -136,6 +136,14 @@ def f16(*shape):
     return RNG.standard_normal(shape).astype(np.float16)
 
 
+def ragged_product(depth):
+    p = notation.Program("product")
+    i, j, k = p.axis("i"), p.axis("j", 264), p.axis("k", depth)
+    x, w = p.input("x", i, k, dtype="f16"), p.input("w", k, j, dtype="f16")
+    p.output(notation.sum(x[i, k] * w[k, j], k), i, j, dtype="f16")
+    return p
+
+
 PROGRAMS = {
     "head dim 128, bf16": (
         lambda: ops.attention(head_dim=128, dtype="bf16", causal=True),
@@ -158,6 +166,13 @@ PROGRAMS = {
     "rows of 200 in tiles of 64": (
         lambda: ops.rms_norm_matmul(cols=200, out=328, dtype="f16"),
         [f16(70, 200), f16(200), f16(200, 328)],
+    ),
+    "a product whose sum ends inside a panel": (
+        lambda: ragged_product(328), [f16(130, 328), f16(328, 264)],
+    ),
+    "a loss of such a product": (
+        lambda: ops.linear_cross_entropy(width=328, classes=300, dtype="f16"),
+        [f16(130, 328) / 16, f16(300, 328), np.arange(130, dtype=np.int64)],
     ),
     "head dim 256": (lambda: ops.attention(head_dim=256, dtype="f16"), [*f16(3, 1, 1, 200, 256)]),
     "grouped heads, other lengths": (

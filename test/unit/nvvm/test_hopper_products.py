@@ -153,3 +153,14 @@ def test_neighbours_share_a_factor():
     x, w = p.input("x", b, i, k, dtype="f16"), p.input("w", b, k, j, dtype="f16")
     p.output(notation.sum(x[b, i, k] * 1.0 * w[b, k, j], k), b, i, j, dtype="f16")
     assert compiled(p).plan.launches[0].grid == (128, 4, 8)
+
+
+def test_a_sum_that_ends_inside_a_panel_has_one_ring():
+    """Its last tile has no slots of its own: the loop has as many as where there is none."""
+    whole, ragged = (
+        image["kernels"][bundle.plan.launches[-1].kernel]["shared"]
+        for depth in (2944, 2952)
+        for bundle in [compiled(plain(4096, 4096, depth))]
+        for image in bundle.facts["images"][:1]
+    )
+    assert ragged == whole

@@ -123,3 +123,19 @@ def test_modifiers_with_gradients_under_torch_compile():
     wanted = definition(2 * q, k, v, SCALE, alibi, same)[0].sin()
     wanted.sum().backward()
     torch.testing.assert_close(found, q.grad)
+
+
+@pytest.mark.parametrize(
+    ("shape", "cut", "copied"),
+    [
+        ((6, 4), (slice(None), slice(0, 1)), True),  # a column of a matrix
+        ((6, 1), (slice(None),), False),
+        ((4, 6), (slice(0, 1),), False),
+        ((4, 6), (slice(None), slice(None, None, 2)), True),
+    ],
+)
+def test_kernels_read_along_rows_and_along_columns_of_one(shape, cut, copied):
+    x = torch.rand(shape)[cut]
+    made = op.by_rows(x)
+    assert (made is not x) == copied and torch.equal(made, x)
+    assert made.stride(-2 if made.shape[-1] == 1 else -1) == 1

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from neptune_mlir import ops
@@ -207,3 +209,13 @@ def test_fewer_slots_take_less_memory(assembler):
         (kernel,) = image["kernels"].values()
         shared[slots] = kernel["shared"]
     assert shared[3] - shared[2] == 64 * 2 * 64 * 2  # a tile of each of two rings
+
+
+def test_streams_whose_programs_add_take_wide_tiles_where_few_are_masked():
+    """Two slots a ring, for all tiles of an iteration are read in it; with a window or documents
+    masked loops run often, and wide tiles would spill in them."""
+    plain = Shape(64, 64, True, True, scores=2, results=2, shared=1)
+    choice = group_sizes.rule(plain)
+    assert (choice.stream, choice.slots, choice.late) == (128, 2, 0)
+    for masked in (replace(plain, band=True), replace(plain, marks=1)):
+        assert group_sizes.rule(masked).stream == 64

@@ -13,7 +13,7 @@ from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.numerics import whole
 from neptune_mlir.algebra.numerics.evaluation import Domain
 from neptune_mlir.algebra.numerics.hostile import HostileCall
-from neptune_mlir.algebra.numerics.orders import HALVES
+from neptune_mlir.algebra.numerics.orders import HALVES, SIGNS
 from neptune_mlir.algebra.numerics.whole import NestStep, WholeProgram, wrong_values
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
@@ -269,6 +269,22 @@ def test_sums_in_halves():
     np.testing.assert_array_equal(step.run(domain, (whole.IN_ORDER, HALVES))["total"], wanted)
 
 
+def test_sums_by_signs():
+    """What overflows in some order does where all numbers above 0 come first."""
+    p = N.Program("signs")
+    i, j = p.axis("i", 3), p.axis("j", 5)
+    p.output(N.sum(p.input("x", i, j)[i, j], j), i)
+    x = np.array([[3e38, -3e38, 3e38, -3e38, 1], [3e38, -1, 3e38, -3e38, 1], [1e8, 2, -1e8, 3, 0]])
+    wanted = np.array([np.nan, np.inf, 0], "f4")  # 3 one by one: 1e8 + 3 is rounded
+    compiled = compiler.compile_unfused(p.to_mlir(), "signs", None, vectorize=False, order=SIGNS)
+    np.testing.assert_array_equal(compiled(x.astype("f4")), wanted)
+    step = NestStep("total", "add", T.read("x", T.index(0), T.index(1)), (3, 5), (0,))
+    domain = Domain((3, 5), {"x": x[None]}, {}, np.float32, True)
+    with np.errstate(all="ignore"):
+        found = step.run(domain, (whole.IN_ORDER, SIGNS))["total"]
+    np.testing.assert_array_equal(found[0], wanted)
+
+
 def sum_of(body, key="total"):
     return NestStep(key, "add", body, (4, 24), (0,))
 
@@ -290,6 +306,25 @@ def test_sums_that_cancel_are_found():
     program = WholeProgram({"x": ((4, 24), "f32")}, {}, {"total": "f32"}, frozenset())
     assert not wrong_values(program, written, program, written)
     assert "'total'" in wrong_values(program, written, program, expanded)
+
+
+def test_terms_that_cancel_in_each_element_are_tried():
+    """(x c + r) v as c x v and r v is off by parts of these, and what it is divided by is not. By
+    chance r is near -x c in one row of hundreds."""
+    at, row = (T.index(0), T.index(1)), (T.index(0),)
+    r = T.read("r", *row)
+    size = sum_of(T.make("abs", T.read("x", *at)), "size")
+    scaled = T.make("div", T.read("x", *at), T.read("size", *row))
+    total = sum_of(T.make("mul", T.make("add", scaled, r), T.read("v", T.index(1))))
+    inputs = {"x": ((4, 24), "f32"), "r": ((4,), "f32"), "v": ((24,), "f32")}
+    program = WholeProgram(inputs, {}, {"total": "f32"}, frozenset())
+    cases = whole._Trial(program, [size, total], program, [size, total]).cases(11)
+    found = {c.name: c.arguments for c in cases if c.name.startswith("r: cancels; ")}
+    assert len(found) == len(whole.CANCELLING)
+    for name in ("mean 1e+02", "moves down at once (columns)"):
+        x, r, _ = found[f"r: cancels; all floats: {name}"]
+        left = np.abs(np.median(x / np.abs(x).sum(1, keepdims=True), axis=1) / r + 1)
+        assert (left > 2.0**-7).all() and (left < 0.5).all()
 
 
 def test_results_have_their_dimensions_in_order():

@@ -19,11 +19,13 @@ module attributes {transform.with_named_sequence} {
     %least = transform.tune.knob<"least"> = 0 from options = [0, 8, 16] -> !transform.any_param
     %groups = transform.tune.knob<"warp_groups"> = 0 from options = [0, 1]
         -> !transform.any_param
+    // KiB of shared memory for tiles.
+    %shared = transform.tune.knob<"shared"> = 0 from options = i64 -> !transform.any_param
     %in_chunks = transform.param.constant 1 : i64 -> !transform.any_param
-    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %least, %groups, %in_chunks)
-        {axes = ["product_rows", "product_stream", "least", "warp_groups", "chunks"]}
+    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %least, %groups, %shared, %in_chunks)
+        {axes = ["product_rows", "product_stream", "least", "warp_groups", "shared", "chunks"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param, !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param, !transform.any_param) -> !transform.any_op
 
     // As of `private`.
     %chunks = transform.tune.knob<"chunks"> = 8 from options = [0, 2, 4, 8, 16, 32, 64, 128]
@@ -36,8 +38,8 @@ module attributes {transform.with_named_sequence} {
            !transform.any_param) -> !transform.any_op
     %columns = transform.tune.knob<"columns"> = 0 from options = [0, 32, 64, 128, 256]
         -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%split, %columns) {axes = ["columns"]}
-        : (!transform.any_op, !transform.any_param) -> !transform.any_op
+    %tiled = "transform.neptune.tile"(%split, %columns, %shared) {axes = ["columns", "shared"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

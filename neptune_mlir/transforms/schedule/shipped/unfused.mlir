@@ -7,7 +7,10 @@ module attributes {transform.with_named_sequence} {
         : (!transform.any_op) -> !transform.any_op
     %inlined = "transform.neptune.inline_maps"(%f) : (!transform.any_op) -> !transform.any_op
     %pruned = "transform.neptune.prune_masks"(%inlined) : (!transform.any_op) -> !transform.any_op
-    %tiled = "transform.neptune.tile"(%pruned) {axes = []} : (!transform.any_op) -> !transform.any_op
+    // KiB of shared memory for tiles.
+    %shared = transform.tune.knob<"shared"> = 0 from options = i64 -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%pruned, %shared) {axes = ["shared"]}
+        : (!transform.any_op, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

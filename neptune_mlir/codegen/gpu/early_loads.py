@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Loads of a short program, all before anything is computed.
+
+A tile that registers take is loaded where it is used. In a program that joins the parts which the
+kernel before it left, that is one load behind the other: the sums wait for the maxima, and the
+parts of a result for a barrier. It waits for the second-level cache each time, and does little
+else. So a program without a loop asks for all that other kernels made before it waits for any of
+it, where a thread has room for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis.layouts import iteration_of
+from neptune_mlir.analysis.tiles import (
+    element_bytes,
+    element_of,
+    is_tensor,
+    load_window,
+    owner,
+    read_generic,
+)
+from neptune_mlir.codegen.gpu.tile_forms import Pending
+from neptune_mlir.dialects.attributes import VIA
+from neptune_mlir.ir.bindings import ir
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.gpu.kernels import KernelWriter
+
+LOADS = ("tensor.extract_slice", "tensor.pad")
+WORD = 4  # bytes of a register
+MOST = 64  # registers of a thread that wait for what was asked for
+
+
+def load_early(writer: KernelWriter) -> list[Any]:
+    """Load the tiles of a program without loops, if most of them are of what other kernels made.
+    Returns the loads that are written then, and leaves in `writer.early` the registers of a thread
+    that they take."""
+    ops = [op.operation for op in writer.body.operations]
+    loads = [op for op in ops if op.name in LOADS and _is_load(writer, op)]
+    if any(op.name.startswith("scf.for") and op != ops[-1] for op in ops):
+        return []
+    uses = {}  # the tile and layout of each use: its registers
+    for op in ops:
+        if op.name != "linalg.generic":
+            continue
+        g = read_generic(op)
+        for k, value in enumerate(g.inputs):
+            if owner(value) in loads and g.is_read(k):
+                if VIA.of(op) != "registers":
+                    return []
+                layout = iteration_of(op, g.extents).project(g.maps[k])
+                uses[value, layout] = layout.registers * element_bytes(element_of(value)) // WORD
+    made = sum(n for (value, _), n in uses.items() if _is_of_kernel(writer, value))
+    words = sum(uses.values())
+    if 2 * made <= words or words > MOST:
+        return []
+    for op in loads:
+        writer.write_op(op)
+    for value, layout in uses:
+        tile = writer.tiles[value]
+        if isinstance(tile, Pending):
+            writer.compute.arriving(tile, layout).all()
+    writer.early = words
+    return loads
+
+
+def _is_load(writer: KernelWriter, op: Any) -> bool:
+    """Whether an op brings a tile. (Others are the valid part of one, or of a result.)"""
+    value = op.results[0]
+    if not is_tensor(value) or not ir.RankedTensorType(value.type).has_static_shape:
+        return False
+    return load_window(value, writer.forall) is not None
+
+
+def _is_of_kernel(writer: KernelWriter, tile: Any) -> bool:
+    """Whether another kernel made what a tile is of."""
+    found = load_window(tile, writer.forall)
+    made = found and owner(found.tensor)
+    return bool(made and made.name == "scf.forall")
