@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -48,7 +48,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
 from neptune_mlir.codegen.gpu.sums import add_slice
-from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, Splat, Tile
+from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView, Splat, Tile
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
     HELD,
@@ -67,16 +67,6 @@ from neptune_mlir.dialects.op_names import ADD_SLICE, JOIN, PAGED
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets.resources import blocks_beside
-
-
-@dataclass(frozen=True)
-class ResultView:
-    """Part of a result in memory: where it starts, and the dimension that each of its own is."""
-
-    array: Array
-    offsets: tuple[Any, ...]
-    dims: tuple[int, ...]
-
 
 Emitter = Callable[[Any, Any], None]  # of a writer and an op
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.codegen.gpu.chip import Operand
-from neptune_mlir.codegen.gpu.memory import Memory, Threads
+from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
 from neptune_mlir.codegen.gpu.scalars import Index
 
 
@@ -84,3 +84,12 @@ class InMemory(Protocol):
 
 Tile = Held | Splat | Pending | InMemory | Pieces
 Point = tuple[Sequence[Any], Sequence[Index]]  # an element of every operand, and a position
+
+
+@dataclass(frozen=True)
+class ResultView:
+    """Part of a result in memory: where it starts, and the dimension that each of its own is."""
+
+    array: Array
+    offsets: tuple[Any, ...]
+    dims: tuple[int, ...]

@@ -25,10 +25,10 @@ from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
-from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter, ResultView
+from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
 from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
-from neptune_mlir.codegen.gpu.tile_forms import Held, Pending
+from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView
 from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows, vectors_ahead
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
