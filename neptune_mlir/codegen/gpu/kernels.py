@@ -425,8 +425,7 @@ class KernelWriter:
 
     def _copy(self, op: Any) -> None:
         """A conversion that assign-layouts asked for."""
-        value, result = op.operands[0], op.results[0]
-        tile = self.tile(value)
+        value, result, tile = op.operands[0], op.results[0], self.tile(op.operands[0])
         needed, dtype = layout_of(op, shape_of(value)), element_of(value)
         if not isinstance(tile, Held):
             self.tiles[result] = tile
@@ -438,9 +437,8 @@ class KernelWriter:
 
     def in_parallel(self, op: Any) -> None:
         for insert in op.regions[0].blocks[0].operations:
-            operation = insert.operation
-            if not is_view(operation.operands[0], self.forall):  # else it is written already
-                self._store(operation)
+            if not is_view(insert.operation.operands[0], self.forall):  # else it is written already
+                self._store(insert.operation)
 
     def _insert(self, op: Any) -> None:
         self._store(op)
