@@ -136,6 +136,16 @@ def test_rows_that_are_lost_hide_no_other_rows():
     assert (found > 1).all()
 
 
+def test_inputs_that_make_no_number_are_drawn_again():
+    """By the sign of a sum of large numbers an exponential is 0, or infinite in float64, too."""
+    step = sum_of(T.make("exp", T.read("x", T.index(0), T.index(1))))
+    program = WholeProgram({"x": ((4, 24), "f32")}, {}, {"total": "f32"}, frozenset({"x"}))
+    trial = whole._Trial(program, [step], program, [step])
+    wrong, close = trial.verdict(trial.cases(11), whole.PLANS[0])
+    assert not wrong and {"x: magnitude 1e+20", "x: moves widely"} <= close
+    assert not any("mask" in name or ": one NaN" in name for name in close)
+
+
 def test_padding_adds_nothing_to_a_sum_of_what_is_infinite():
     """(x + r) of an r of -inf: 0 times that is a NaN where the row has ended."""
     import neptune_mlir as neptune
