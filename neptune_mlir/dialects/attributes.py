@@ -69,6 +69,13 @@ IN_TWO = Attribute(
     writers=("frontend.emit",),
     readers=("codegen.nvidia.in_two", "transforms.tiling.lower_to_tiles"),
 )  # fmt: skip
+MEETS = Attribute(
+    "meets", NUMBERS, "func.func",
+    "arguments with which programs meet those of another device: addresses of words, own ones and "
+    "the other device's, and milliseconds",
+    writers=("frontend.emit",),
+    readers=("codegen.gpu.meeting",),
+)  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
     "SHA-256 of the data of each constant: they are the last arguments",
@@ -114,9 +121,7 @@ MULTIPLES = Attribute(
 AXES = Attribute(
     "axes", NUMBERS, "a nest in a fused op",
     "the axis of the fused op that each loop is",
-    writers=(
-        "dialects.nests", "transforms.fusion.privatize", "transforms.schedule.split_streams",
-    ),
+    writers=("dialects.nests", "transforms.fusion.privatize", "transforms.schedule.split_streams"),
     readers=(
         "dialects.nests", "dialects.verify", "transforms.fusion.lower_correct",
         "transforms.fusion.privatize", "transforms.schedule.split_streams",
@@ -170,9 +175,7 @@ INNER = Attribute(
     "inner", TEXTS, "neptune.stream",
     "what the derivation calls each reduction that a tile computes by itself",
     writers=("transforms.fusion.rolling_update", "transforms.schedule.split_streams"),
-    readers=(
-        "driver.page.proofs", "driver.page.provenance", "transforms.schedule.split_streams",
-    ),
+    readers=("driver.page.proofs", "driver.page.provenance", "transforms.schedule.split_streams"),
 )  # fmt: skip
 RUNNING = Attribute(
     "running", TEXTS, "neptune.stream",
@@ -280,9 +283,7 @@ COMBINE = Attribute(
     "combine", TEXT, "a reduction whose combiner is no named one",
     "a module with the function that combines two elements",
     writers=("transforms.tiling.emit",),
-    readers=(
-        "codegen.triton.ttir_generic", "transforms.cpu.fuse_tiles",
-    ),
+    readers=("codegen.triton.ttir_generic", "transforms.cpu.fuse_tiles"),
 )  # fmt: skip
 IDENTITY = Attribute(
     "identity", ELEMENT, "a reduction with `neptune.combine`",
@@ -562,19 +563,13 @@ STAGE = Attribute(
     "stage", NUMBER, "an op of a pipelined loop",
     "how many iterations late it runs",
     writers=("transforms.hopper.schedule_loops",),
-    readers=(
-        _PIPELINE, "transforms.hopper.schedule_loops",
-        "transforms.hopper.tile_readers",
-    ),
+    readers=(_PIPELINE, "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
 )  # fmt: skip
 ORDER = Attribute(
     "order", NUMBER, "an op of a pipelined loop",
     "its place in the steady state",
     writers=("transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
-    readers=(
-        _PIPELINE, "transforms.hopper.schedule_loops",
-        "transforms.hopper.tile_readers",
-    ),
+    readers=(_PIPELINE, "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
 )  # fmt: skip
 READER = Attribute(
     "reader", NUMBER, "neptune.aref_get",

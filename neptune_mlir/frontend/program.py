@@ -144,6 +144,8 @@ class Program:
         notes: how the program was derived from another one, for `explain`.
         in_two: inputs that calls may give as two arrays, one behind the other along a dimension
             (`runtime.shards.in_two`), on chips where kernels can take them so.
+        meets: scalar inputs with which its programs meet those of another device before they read
+            anything (`codegen.gpu.meeting`), on chips where they can.
 
     Raises:
         InputError: wherever a definition is wrong, with the line of Python that makes it.
@@ -158,6 +160,7 @@ class Program:
         self.outputs: list[Output] = []
         self.notes: list[str] = []
         self.in_two: dict[str, int] = {}
+        self.meets: tuple[str, ...] = ()
         self._step_of: dict[tuple[Any, ...], str] = {}
 
     def axis(self, name: str, size: int | str | Expr | None = None) -> Axis:

@@ -226,7 +226,7 @@ def long_rows(module: Any) -> tuple[Case, ...]:
         return ()
     few = ["le", ["mul", FEW_PROGRAMS, rows], ["multiprocessors"]]
     rule = ["and", ["le", LONG_ROW, length], few]
-    return (Case("columns:256", rule, schedule="private", exact=True),)
+    return (Case("columns:64", rule, schedule="private", exact=True),)
 
 
 def one_row(module: Any) -> tuple[Case, ...]:

@@ -22,7 +22,6 @@ from neptune_mlir.runtime.plan import Expression, evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.product_tiles import (
     CUT,
-    MORE,
     STREAMED,
     TILES,
     WHOLE,
@@ -89,7 +88,7 @@ def tiles_worth(product: Product) -> tuple[tuple[ProductTile, ...], tuple[Produc
     tiles, cut = STREAMED if product.streamed else TILES, CUT if product.cuts else ()
     if not product.is_known:
         return tiles, cut
-    some = dict.fromkeys((WHOLE, *tiles, *STREAMED, *(() if product.streamed else MORE)))
+    some = dict.fromkeys((WHOLE, *tiles, *STREAMED))
     found = {("whole", tile): whole_cycles(product, tile) for tile in some}
     for tile in cut:
         found["cut", tile] = cut_cycles(product, tile, _chunks(product, tile))

@@ -95,14 +95,14 @@ class ProductTile:
 
 
 WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
-# The others: for calls whose extents are not known, of sums that are not cut (where columns are
-# streamed, groups of their own reduce them) and of those that are; for known extents.
+# The others: of sums that are not cut (where columns are streamed, groups of their own reduce them)
+# and of those that are.
 TILES = (
-    ProductTile(128, 3 * PANEL), ProductTile(128, 128), ProductTile(64, 128), ProductTile(64, 64),
+    ProductTile(3 * PANEL, 128), ProductTile(128, 3 * PANEL), ProductTile(128, 128),
+    ProductTile(64, 128), ProductTile(64, 64),
 )  # fmt: skip
 STREAMED = (ProductTile(128, 128), ProductTile(64, 128))
 CUT = (ProductTile(128, 128), ProductTile(64, 128))
-MORE = (ProductTile(3 * PANEL, 128),)
 
 
 def _within(product: Product, tile: ProductTile) -> ProductTile:

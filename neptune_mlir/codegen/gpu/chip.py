@@ -52,6 +52,7 @@ class Chip:
     brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
     adds = 1  # neighbouring floats in memory that are added to at once
+    meets = False  # whether programs can meet those of another device (`meet`)
     guards = False  # whether single accesses have conditions (`load_guarded`)
 
     def __init__(self, target: GpuTarget):
@@ -110,6 +111,11 @@ class Chip:
         self, s: Scalars, access: GuardedAccess, size: int, vector: int, words: Sequence[Any]
     ) -> None:
         """Write such registers, if what they hold exists; only where the chip `guards`."""
+        raise NotImplementedError
+
+    def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
+        """Thread 0 sets the word at address `other`, of another device, and waits for that at `own`
+        to be set, which it sets back: at most `timeout` milliseconds each. (Addresses are i64.)"""
         raise NotImplementedError
 
     def let_next_start(self) -> None:

@@ -72,7 +72,7 @@ class KernelFacts:
     def of(cls, kernel: KernelSignature) -> KernelFacts:
         return cls(
             kernel.name, kernel.threads, kernel.shared, kernel.follows, kernel.resident,
-            bool(kernel.operands),
+            any(operand[0] != "value" for operand in kernel.operands),
             tuple((*place, unit) for place, unit in kernel.alignment.items()),
         )  # fmt: skip
 

@@ -43,6 +43,7 @@ from neptune_mlir.codegen.gpu.early_loads import load_early
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kept import KeptLoop
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
+from neptune_mlir.codegen.gpu.meeting import Meeting
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
@@ -105,18 +106,19 @@ class KernelWriter:
 
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
+        meeting, types = Meeting.of(self), self.argument_types()
         function = gpu.GPUFuncOp(
-            ir.FunctionType.get(self.argument_types(), []), self.signature.name, kernel=True,
+            ir.FunctionType.get([*types, *meeting.types], []), self.signature.name, kernel=True,
             known_block_size=[self.warps * self.target.wave, 1, 1],
         )  # fmt: skip
-        operation = function.operation
         block = function.add_entry_block()
         with self.forall.location, s.scope(block):
             self.place_arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
+            meeting.write(self, list(block.arguments)[len(types) :])
             self._program(block)
             self.end()
-        self.finish(operation)
+        self.finish(function.operation)
 
     def _program(self, block: Any) -> None:
         """The code behind the arguments."""

@@ -44,6 +44,7 @@ class Nvidia(Chip):
     columns = 2  # one ldmatrix brings 4 pieces of 8x8: two of B
     copies_ahead = True
     guards = True
+    meets = True
 
     def shared_symbol(self, kernel: str) -> str:
         return SMEM
@@ -92,6 +93,20 @@ class Nvidia(Chip):
         self, s: Scalars, access: GuardedAccess, size: int, vector: int, words: Sequence[Any]
     ) -> None:
         guarded.store(access, size, vector, words)
+
+    def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
+        late = "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\n"
+        asm(
+            "{\n.reg .pred p;\n.reg .b32 v;\n.reg .b64 t, u;\n"
+            "setp.ne.b32 p, $3, 0;\n@p bra MET_${:uid};\n"
+            "mul.wide.u32 u, $2, 1000000;\nmov.u64 t, %globaltimer;\nadd.u64 u, u, t;\n"
+            "TELL_${:uid}:\natom.cas.release.sys.global.b32 v, [$1], 0, 1;\n"
+            f"setp.eq.b32 p, v, 0;\n@p bra TOLD_${{:uid}};\n{late}bra TELL_${{:uid}};\n"
+            "TOLD_${:uid}:\natom.cas.acquire.sys.global.b32 v, [$0], 1, 0;\n"
+            f"setp.eq.b32 p, v, 1;\n@p bra MET_${{:uid}};\n{late}bra TOLD_${{:uid}};\n"
+            "MET_${:uid}:\n}",
+            "l,l,r,r,~{memory}", [own, other, timeout, thread],
+        )  # fmt: skip
 
     def let_next_start(self) -> None:
         asm("griddepcontrol.launch_dependents;", "")

@@ -16,7 +16,7 @@ from neptune_mlir.algebra.proof import acc, new, old
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.frontend.program import Output, Program, ReductionStep, Tensor
 from neptune_mlir.frontend.shard.partials import Partials
-from neptune_mlir.runtime.shards.plan import FEW
+from neptune_mlir.runtime.shards.plan import FEW, MEETING
 
 if TYPE_CHECKING:
     from neptune_mlir.frontend.shard.split import ShardSplit
@@ -64,6 +64,15 @@ class JoinBuilder:
         self._take_extents({a for s in made.steps for a in (*s.kept, *s.removed)}
                            | {a for o in ends for a in o.axes})  # fmt: skip
         made.outputs = ends
+        return made
+
+    def meeting(self, outputs: Sequence[Output]) -> Program:
+        """The same, whose programs meet those of another device first; the arguments for that are
+        the last ones."""
+        made = self.program(outputs)
+        for name, kind in MEETING.items():
+            made.scalar(name, kind)
+        made.meets = tuple(MEETING)
         return made
 
     def _behind(self, outputs: Sequence[Output]) -> tuple[list[ReductionStep], list[Output]]:

@@ -86,13 +86,15 @@ class ShardSplit:
     def _named(self, axes: Sequence[int]) -> tuple[str, ...]:
         return tuple(self.program.axis_list[a].name for a in axes)
 
-    def join(self, axis: str, count: int) -> Program:
+    def join(self, axis: str, count: int, meets: bool = False) -> Program:
         """The join of `count` parts over an axis: the parts (of more than FEW a stack, whose first
         dimension has that extent), then inputs and positions that it reads of the program ->
-        results of that axis."""
+        results of that axis. `meets`: its programs meet those of another device
+        first, by the last arguments (`MEETING`)."""
         if axis not in self.partials:
             raise UsageError(f"nothing is reduced over '{axis}'", hint=", ".join(self.partials))
-        return JoinBuilder(self, self.partials[axis], count).program(self.results[axis])
+        made = JoinBuilder(self, self.partials[axis], count)
+        return (made.meeting if meets else made.program)(self.results[axis])
 
     def carried(self, axis: str, finish: bool) -> Program:
         """The local program that begins with parts over an axis, of other data: the arguments of

@@ -15,6 +15,9 @@ from neptune_mlir.runtime.shards.order import Queue, last_lanes, tiles
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
+# scalar arguments of a join: addresses of words with which devices meet, own ones and the other
+# device's, and milliseconds; 0: nobody is to be met
+MEETING = {"meet_own": "i64", "meet_other": "i64", "meet_timeout": "i32"}
 ALIGNED = 128  # what a number of rows that is chosen is a multiple of
 AT_ONCE = 128  # programs of a kernel that a GPU runs side by side, about
 PARTS = 4  # of data that come in two steps: the last step is one of them

@@ -15,9 +15,10 @@ import torch
 from neptune_mlir.driver.kernel import Kernel, compile
 from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
+from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.runtime.shards import ShardPlan
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
-from neptune_mlir.runtime.shards.plan import ALIGNED
+from neptune_mlir.runtime.shards.plan import ALIGNED, MEETING
 
 if TYPE_CHECKING:
     from neptune_mlir.frontend.shard import ShardSplit
@@ -35,6 +36,7 @@ class ShardKernels:
         self.plan = plan
         self._make = make
         self._kernels: dict[str, Kernel] = {}
+        self._meeting: dict[str, bool] = {}
 
     @classmethod
     def of(cls, split: ShardSplit, target: str) -> ShardKernels:
@@ -46,9 +48,9 @@ class ShardKernels:
 
         def make(name: str) -> Kernel:
             kind, _, rest = name.partition(" ")
-            if kind == "join":
+            if kind in ("join", "meet"):
                 axis, _, count = rest.rpartition(" ")
-                return whole(split.join(axis, int(count)))
+                return whole(split.join(axis, int(count), kind == "meet"))
             if kind in ("carry", "finish"):
                 return whole(split.carried(rest, kind == "finish"))
             return whole(split.whole if kind == "whole" else split.local)
@@ -90,9 +92,26 @@ class ShardKernels:
         """`count` parts of each kind, and what `plan.joins` names -> results."""
         return self._kernel(f"join {axis} {count}")
 
+    def meeting(self, axis: str, count: int) -> Kernel | None:
+        """The join whose programs meet those of another device first, if there is one."""
+        name = f"meet {axis} {count}"
+        if name not in self._meeting:
+            self._meeting[name] = self._can_meet(axis, count, name)
+        return self._kernel(name) if self._meeting[name] else None
+
+    def _can_meet(self, axis: str, count: int, name: str) -> bool:
+        if not self.join(axis, count).bundle.facts.get("images"):
+            return False  # on a CPU
+        try:
+            bundle = self._kernel(name).bundle
+        except ToolError:  # a file that has none
+            return False
+        return all(_meets(bundle.plan_of(i)) for i in bundle.facts["images"])
+
     def save(self, path: str | Path, joins: Sequence[tuple[str, int]]) -> None:
         """Write the plan, the local kernels and these joins to a file."""
         names = ["local", "whole", *(f"join {axis} {count}" for axis, count in joins)]
+        names += [f"meet {j[0]} {j[1]}" for j in joins if self.meeting(*j)]
         if self.plan.carries:
             names += [f"{kind} {self.plan.axes[-1]}" for kind in ("carry", "finish")]
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
@@ -121,6 +140,13 @@ class ShardKernels:
             return Kernel.of_bundle(bundle, str(path))
 
         return cls(plan, make)
+
+
+def _meets(plan: Plan) -> bool:
+    numbers = {n for n, a in enumerate(plan.arguments) if a.name in MEETING}
+    told = {o[2][1] for launch in plan.launches for o in launch.operands
+            if o[0] == "value" and isinstance(o[2], list) and o[2][0] == "argument"}  # fmt: skip
+    return len(plan.launches) == 1 and numbers <= told
 
 
 def call(kernel: Kernel, arguments: Sequence[Any], out: Sequence[torch.Tensor]) -> None:

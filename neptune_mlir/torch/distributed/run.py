@@ -30,6 +30,7 @@ from neptune_mlir.runtime.shards.plan import (
 )
 from neptune_mlir.torch.distributed.beside import Beside
 from neptune_mlir.torch.distributed.exchange import (
+    WORDS,
     CopyExchange,
     CopyGifts,
     Exchange,
@@ -154,6 +155,7 @@ class _ShardCall:
         tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
         self.device = tensors[0].device
         self.copies, self.gathers = kernel.transport == "copy", kernel.gathers
+        self.meeting: tuple[int, ...] = ()  # with what a join meets the other process
         self._open: list[Open] = []
         if schedule.devices != self.size:
             raise UsageError(f"a layout for {schedule.devices} of {self.size} processes")
@@ -209,11 +211,26 @@ class _ShardCall:
         mine = _unpacked(packed.mine, kinds)
         self._compute(self.rank, self.arguments, dict(zip(self._names(), mine, strict=True)),
                       results)  # fmt: skip
-        every = [_unpacked(x, kinds) for x in packed.every()]
+        every = [_unpacked(x, kinds) for x in packed.every(self._meets(packed))]
         return {
             part.name: [x for r, n in enumerate(counts) for x in every[r][k][:n]]
             for k, part in enumerate(self.plan.parts)
         }  # fmt: skip
+
+    def _meets(self, packed: Gather) -> bool:
+        """Whether the join's programs wait for the other process themselves."""
+        (axis,) = self.plan.axes
+        stretches, join = self.schedule.stretches(axis, self.rank), self.plan.joins[axis]
+        most = max(math.prod(self._shape(r.axes or (), self.rank)) for r in join.results)
+        alone = len(stretches) == 1 and not stretches[0].missing and stretches[0].count > 0
+        if packed.memory is None or self.size != 2 or most > WORDS or not alone:
+            return False
+        if join.arguments:  # which may have to be copied (`call`)
+            return False
+        if self.kernels.meeting(axis, stretches[0].count) is None:
+            return False
+        self.meeting = packed.memory.meeting()
+        return True
 
     def _names(self) -> list[str]:
         return [p.name for p in self.plan.parts]
@@ -524,7 +541,11 @@ class _ShardCall:
         more = [numbers[n] if n in numbers else _narrow(self.arguments[n], axes[n], spans)
                 for n in join.arguments]  # fmt: skip
         out = [_narrow(results[a.name], a.axes, spans) for a in join.results]
-        call(self.kernels.join(over, stretch.count), [*given, *more], out)
+        meets = self.kernels.meeting(over, stretch.count) if self.meeting else None
+        if meets is not None:  # nothing may be read before
+            meets(*given, *more, *self.meeting, out=out)
+        else:
+            call(self.kernels.join(over, stretch.count), [*given, *more], out)
 
 
 def _named(parts: Sequence[ShardPart], x: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:

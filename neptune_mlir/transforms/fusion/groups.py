@@ -448,7 +448,7 @@ class Grouping:
         return all(n == m or DYNAMIC in (n, m) for n, m in pairs)
 
     def _absorb_maps(self, group: Group) -> None:
-        inside = {*group.running, *group.inner}
+        inside = [*group.running, *group.inner]
         after = 0
         for key in group.running:
             after |= self.needs.on(key)

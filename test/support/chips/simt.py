@@ -9,6 +9,7 @@ effect only at the wait that covers it; shared memory starts as NaN). It does no
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,11 @@ SIZES = {
 
 
 class Memory:
-    """Global memory: arrays one after the other, with guard bytes between them."""
+    """Global memory: arrays one after the other, with guard bytes between them.
+
+    `met`: called where a program meets that of another device, with the addresses of both words."""
+
+    met: Callable[[Any, int, int], None] | None = None
 
     def __init__(self) -> None:
         self.heap = np.zeros(HEAP_ALIGN, np.uint8)
@@ -209,6 +214,12 @@ class Block:
         text = op.attributes["asm_string"]
         if "setp.gt.s32 p" in text:
             return self._guarded(text, operands, mask)
+        if "atom.cas.release.sys" in text:
+            own, other, timeout, thread = operands
+            for t in np.flatnonzero(mask & (thread == 0)):
+                assert self.memory.met is not None and timeout[t] > 0
+                self.memory.met(int(own[t]), int(other[t]))
+            return None
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
         if text.startswith("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1"):  # the second is above

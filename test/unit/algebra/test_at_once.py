@@ -7,7 +7,8 @@ import pytest
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import Comparison, frobenius, kinds
 from neptune_mlir.algebra.numerics.at_once import STRANGE, excess_at_once
-from neptune_mlir.algebra.numerics.judge import Programs
+from neptune_mlir.algebra.numerics.judge import Programs, judge, judge_each
+from neptune_mlir.algebra.numerics.moves import alike, jitter, moved_together, wiggle
 
 
 def softmax(x, y):
@@ -89,3 +90,47 @@ def test_kinds_and_norms():
     assert kinds(np.array([0.0, np.inf, -np.inf, np.nan])).tolist() == [0, 1, 2, 3]
     got, wanted = np.array([3e200, 4.5e200, np.nan]), np.array([3e200, 4e200, 1.0])
     assert frobenius(got[None], wanted[None]) == pytest.approx(0.1)
+
+
+def test_inputs_side_by_side_are_judged_as_each_alone():
+    """A program is told of whatever it runs on before it does."""
+    asked = set()
+
+    def run(function, kind):
+        def of(arguments):
+            assert (id(of), id(arguments)) in asked
+            with np.errstate(all="ignore"):
+                return [np.asarray(function(*(np.asarray(a, kind) for a in arguments)), float)]
+
+        return of
+
+    def prepare(many, runs):
+        asked.update((id(run), id(arguments)) for run in runs for arguments in many)
+        kept.extend(many)  # nothing else has their place in memory
+
+    kept = []
+    runs = run(of_squares, np.float32), run(variance, np.float32), run(variance, np.float64)
+    orders = [run(lambda x, y, k=k: variance(np.roll(x, k, -1), y), np.float32) for k in range(6)]
+    programs = Programs(
+        *runs, ("f32", "f32"), ("f32",), frozenset(), prepare, orders.__getitem__, runs[2]
+    )
+    generator = np.random.default_rng(0)
+    given = [hostile.plain(generator, (3, 16), "f32") for _ in range(2)]
+    many = [case.arguments for case in hostile.cases(given, ("f32", "f32"))][5::17]
+    together = judge_each(programs, many)
+    apart = [judge(programs, arguments) for arguments in many]
+    said = [
+        [[(c.runs, c.strangers, c.excess, c.overflows, c.verdict) for c in found] for found in of]
+        for of in (together, apart)
+    ]
+    assert said[0] == said[1] and len({c.ok for found in together for c in found}) == 2
+    assert any(c.runs > 1 for found in together for c in found)
+
+
+@pytest.mark.parametrize("move", [jitter, alike, wiggle])
+def test_many_moves_are_as_many_of_one(move):
+    values = np.array([[0.5, 0.0, 1.0], [1.0, np.inf, -1e9]])
+    moves = [move(values, "f32"), move(np.arange(3), "i64"), move(values[0], "bf16")]
+    one, other = (np.random.default_rng(3) for _ in range(2))
+    for at_once in moved_together(moves, one, 5):
+        np.testing.assert_equal(at_once, moved_together(moves, other, 1)[0])

@@ -20,7 +20,7 @@ from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
 
-CUT = "columns:256"
+CUT = "columns:64"
 LONG = "length:8192;few:1"
 
 

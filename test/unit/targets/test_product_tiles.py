@@ -5,7 +5,6 @@ import pytest
 
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.product_tiles import (
-    MORE,
     STREAMED,
     TILES,
     WHOLE,
@@ -31,7 +30,7 @@ def test_tiles_are_counted_in_a_batch():
     assert time(tiles_of(known, WHOLE), [(130, 64), (64, 1000)]) == 2 * 4
 
 
-@pytest.mark.parametrize("tile", [WHOLE, *TILES, *STREAMED, *MORE])
+@pytest.mark.parametrize("tile", [WHOLE, *TILES, *STREAMED])
 def test_a_round_more_takes_its_time(tile):
     """So many programs as multiprocessors, and one more."""
     full = whole_cycles(Product(CHIP * tile.rows, tile.columns, 1, 4096), tile)

@@ -2,7 +2,11 @@
 # ruff: noqa: E501
 """Which reductions share a loop nest, where the answer is not plain."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -283,3 +287,22 @@ def test_scaled_operands_are_still_a_product_s():
     (grid,) = re.findall(r"scf.forall \(.*?\) (?:in|=) (.*?) shared_outs", text)
     assert text.count("scf.forall (") == 1
     assert "128" not in grid, "rows are cut into tiles, not taken one by one"
+
+
+@pytest.mark.nightly  # (two processes)
+def test_groups_do_not_depend_on_hashes():
+    """A map stands at the axes of the first member that it shares reads with."""
+    path = Path(__file__).parents[2] / "inputs" / "torch_softmax_two_axes.mlir"
+    code = (
+        "from neptune_mlir.driver import compiler\n"
+        f"text = open({str(path)!r}).read()\n"
+        "print(compiler.lower_text(text, 'softmax', 'cpu', None, 'fused')[0])"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in "01"
+    }  # fmt: skip
+    assert len(found) == 1
