@@ -72,8 +72,9 @@ def test_shipped_schedules_parse_and_name_their_knobs():
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles", "programs", "each"}
     assert known["private"] == {
         "rows", "stream", "product_stream", "least", "held", "chunks", "programs", "each",
-        "columns", "warp_groups",
+        "columns", "warp_groups", "shared",
     }  # fmt: skip
+    assert known["unfused"] == {"shared"}
 
 
 def test_knobs_are_bound_by_name():
