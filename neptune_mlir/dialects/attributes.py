@@ -253,7 +253,7 @@ PRODUCT = Attribute(
     "product", NUMBERS, "neptune.stream",
     "a product that is cut along its sum: rows, columns, sum; 1: rows are computed",
     writers=("transforms.schedule.product_axes",),
-    readers=("pipelines.product_cases",),
+    readers=("pipelines.product_cases", "transforms.tiling.kernel"),
 )  # fmt: skip
 CUT_ROWS = Attribute(
     "cut_rows", NUMBERS, "neptune.stream",

@@ -10,7 +10,6 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import masked_load
-from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import PRODUCT
 from neptune_mlir.dialects.nests import DYNAMIC
@@ -137,8 +136,8 @@ def note_product(
     with another factor that they compute.)
 
     Where programs compute none, the copy engine brings both and makes 0 of what is beyond the sum's
-    end. So the last tile is one of the same loop (`clipped`: the axis): a tile behind it would have
-    slots of its own, and the loop half as many.
+    end. So the last tile is one of the same loop (`TileKernel.is_clipped`): a tile behind it would
+    have slots of its own, and the loop half as many.
     """
     bodies = {nest.key: nest.body for nest in nests if nest.body is not None}
     computed = [
@@ -155,5 +154,3 @@ def note_product(
     else:
         return
     PRODUCT.set(op.operation, (*found, int(bool(computed))))
-    if not computed:
-        note_choices(op.operation, {"clipped": found[-1]})

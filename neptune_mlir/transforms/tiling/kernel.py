@@ -22,10 +22,9 @@ from neptune_mlir.analysis.fused_nests import (
     read_region,
 )
 from neptune_mlir.analysis.tile_axes import Extent, TileAxis, axes_of, extents_of, tiles_of
-from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
-from neptune_mlir.dialects.attributes import ONE_TILE
+from neptune_mlir.dialects.attributes import ONE_TILE, PRODUCT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import location_text
 
@@ -70,7 +69,8 @@ class TileKernel:
     def is_clipped(self, axis: int) -> bool:
         """Whether what loads a tile along an axis makes 0 of what is beyond its end, and that is
         all that its last tile needs (`note_product`)."""
-        return tuned(self.schedule, "clipped", -1) == axis
+        *_, summed, computed = PRODUCT.find(self.schedule, (-1, 1))
+        return bool(summed == axis and not computed)
 
     @property
     def in_one_tile(self) -> bool:
