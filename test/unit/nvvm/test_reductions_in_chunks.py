@@ -17,7 +17,7 @@ from support.chips.scalar_ops import bf16_round
 
 def simulated(program):
     raised = RaisedProgram(program.to_mlir(), program.name)
-    lowering = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-1:]))
+    lowering = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     return Simulated(lowering.module, target="sm_90a")
 
 
