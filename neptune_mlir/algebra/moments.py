@@ -246,11 +246,9 @@ def _expanded(
     for member, times, shifts in sorted(
         pieces, key=lambda p: (-sum(powers[0] for powers in p[0]), p[0])
     ):
-        piece = acc(names[member], dtype)
-        for shift in shifts:
-            piece = make("mul", piece, shift)
+        piece = reduce(_product, shifts, acc(names[member], dtype))
         if times != 1:
-            piece = make("mul", piece, const(float(times), dtype))
+            piece = _product(piece, const(float(times), dtype))
         total = piece if total is None else make("add", total, piece)
     assert total is not None
     return total

@@ -162,7 +162,7 @@ class _Subscripts(TorchFunctionMode):
             x, at = args
             at = at if isinstance(at, tuple) else (at,)
             if all(_plain_index(i) for i in at) and any(isinstance(i, torch.Tensor) for i in at):
-                return _element(x, at)
+                return _subscript(x, at)
         return func(*args, **(named or {}))
 
 
@@ -172,7 +172,7 @@ def _plain_index(i: Any) -> bool:
     return type(i) is int or (isinstance(i, slice) and i == slice(None))
 
 
-def _element(x: torch.Tensor, at: tuple[Any, ...]) -> torch.Tensor:
+def _subscript(x: torch.Tensor, at: tuple[Any, ...]) -> torch.Tensor:
     for dim in reversed(range(len(at))):
         if type(at[dim]) is int:
             x = x.select(dim, at[dim])

@@ -152,16 +152,11 @@ class Programs:
             for k in range(len(self.results))
         ]
 
-    def far(self, arguments: Sequence[Any]) -> tuple[bool, bool]:
-        """Whether several arguments are far from 1 altogether; and so far that the product of
-        them comes near the ends of the range of f32."""
-        each = far_from_one([np.asarray(a)[None] for a in arguments], self.arguments)
-        together, beyond = (bool(of_all[0]) for of_all in each)
-        return together, beyond
-
 
 def far_from_one(stacks: Sequence[Array], dtypes: Sequence[str]) -> tuple[Array, Array]:
-    """`Programs.far` of several inputs, which the first dimension of each stack counts."""
+    """Of each of several inputs, which the first dimension of each stack counts: whether several
+    arguments are far from 1 altogether; and so far that the product of them comes near the ends of
+    the range of f32."""
     count = len(stacks[0])
     number, product = np.zeros(count, int), np.ones(count)
     for stack, dtype in zip(stacks, dtypes, strict=True):
@@ -228,7 +223,8 @@ class _Beside:
     def __init__(self, programs: Programs, arguments: Sequence[Any], seed: int, odd: bool):
         self.programs, self.arguments, self._odd = programs, arguments, odd
         self._generator = np.random.default_rng(seed)
-        self._hidden: list[list[Array] | None] = []
+        self._more: list[list[Any]] = []  # of further runs, so far
+        self._hidden: tuple[list[Array] | None] | None = None
 
     @cached_property
     def _first(self) -> tuple[list[list[Any]], ...]:
@@ -262,10 +258,6 @@ class _Beside:
         return self._first[3]
 
     @cached_property
-    def _more(self) -> list[list[Any]]:
-        return []
-
-    @cached_property
     def _jitter(self) -> list[Move]:
         return self.programs.jitter(self.arguments)
 
@@ -276,9 +268,9 @@ class _Beside:
         return more[first - 1 : last - 1]
 
     def hidden(self) -> Asking[list[Array] | None]:
-        if not self._hidden:
+        if self._hidden is None:
             found = yield from self.programs.hidden(self.arguments)
-            self._hidden.append(found)
+            self._hidden = (found,)  # which may be nothing
         return self._hidden[0]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Parts of the evaluation of terms on many inputs at once (`numeric`), where it is repeated: values
-that are kept, reads without copies, and arrays whose inputs are next to each other in memory."""
+"""Parts of the evaluation of terms on many inputs at once (`evaluation`), where it is repeated:
+values that are kept, reads without copies, arrays whose inputs are next to each other in memory.
+"""
 
 from __future__ import annotations
 

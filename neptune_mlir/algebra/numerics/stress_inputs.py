@@ -3,7 +3,7 @@
 
 Each floating-point input takes each form of its role in turn while the others stay ordinary; then
 all take the same one; inputs far from zero also meet others that are weights, and conditions and
-counts meet both. All inputs of a chain are one batch (`numeric.Domain.batched`).
+counts meet both. All inputs of a chain are one batch (`evaluation.Domain.batched`).
 """
 
 from __future__ import annotations

@@ -160,9 +160,7 @@ class _Partition:
         beside = exchanged_bytes(self.forall) + self.warps * (each + (panels - 1) * STAGED)
         rings = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
         blocks, resident = tuned(self.forall, "blocks", 1), RESIDENT.on(self.forall)
-        return group_tiles.once_slots(
-            self.target, blocks, self.warps, rings + beside, resident
-        )  # fmt: skip
+        return group_tiles.once_slots(self.target, blocks, self.warps, rings + beside, resident)
 
     # ---- the producer
 
