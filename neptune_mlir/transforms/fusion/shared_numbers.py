@@ -7,7 +7,9 @@ x / m is rounded, and so is what the mean is subtracted from: of one element tha
 weight nothing is left, and of many that are equal nothing but what the sum rounds. With 1 / m
 behind the sum, or x + s added up as Σ x and n s, the mean is that of other numbers, and d shows
 the difference. Where sum and difference are one chain, its moments are measured from one reference
-(`algebra/moments.py`); elsewhere the sum has to add up what the program says.
+(`algebra/moments.py`); elsewhere the sum has to add up what the program says. So it is with what a
+projection leaves, y - (Σ t y / Σ t t) t with t = x / m: the coefficient has the rounding of t, and
+t that of the coefficient.
 """
 
 from __future__ import annotations
@@ -42,12 +44,26 @@ def shared_numbers(program: NestProgram) -> Shared:
 
 
 def _differences(body: Term) -> Iterator[tuple[Term, tuple[Term, ...]]]:
-    """What something is subtracted from, or added to, and what that reads."""
+    """What something is subtracted from, or added to, and what that reads; and what is scaled by
+    something that does not vary along with it (a coefficient) before it is subtracted."""
     for n in T.walk(body):
-        if n.op in ("add", "sub") and T.is_float(n.dtype):
-            for number, other in (n.args, n.args[::-1]):
-                if any(m.op in ROUNDED for m in T.walk(number)) and T.axes_of(number):
-                    yield number, T.reads(other)
+        if n.op not in ("add", "sub") or not T.is_float(n.dtype):
+            continue
+        for number, other in (n.args, n.args[::-1]):
+            if any(m.op in ROUNDED for m in T.walk(number)):
+                yield number, T.reads(other)
+            if number.op == "mul":
+                for scaled, by in (number.args, number.args[::-1]):
+                    if _is_scaled(scaled) and T.axes_of(by) < T.axes_of(scaled):
+                        yield scaled, T.reads(by)
+
+
+def _is_scaled(t: Term) -> bool:
+    """Whether a number is data times something, or over it, and no difference: that is measured
+    from references of its own."""
+    return t.op in ("mul", "div") and not any(
+        m.op in ("add", "sub") and T.axes_of(t) == T.axes_of(m) for m in T.walk(t)
+    )
 
 
 def _summands(body: Term) -> set[Term]:
