@@ -19,7 +19,7 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
 from neptune_mlir.frontend.shard import split
-from neptune_mlir.transforms.fusion.whole import like_the_last
+from neptune_mlir.transforms.fusion.whole import exponents_of, like_the_last
 
 
 def rows():
@@ -98,6 +98,16 @@ def test_exponents_have_units_of_their_own():
     x[:, 20] = 0x6387  # 4.98e21, e^49.8
     found = neptune.compile(scaled_entropy())(x, np.zeros(5, np.uint16))
     assert np.abs(found / (36 * 49.8062 * np.exp(-49.8062)) - 1).max() < 1e-3
+
+
+def test_exponents_are_found_under_another_shape():
+    """Else values that weights multiply would hold masks too, and grouped heads stay unfused."""
+    source = ops.attention(head_dim=8, heads=6, kv_heads=2, alibi=True, dtype="bf16")
+    module, (program,) = compiler.nests_of(source.to_mlir(), "grouped", "merge-rows")
+    with module.context:
+        found = exponents_of(program)
+        made_of = {program.values.key(a) for a in program.block.arguments} & (found or set())
+    assert made_of == {"slope"}
 
 
 def test_sums_before_softmax_divides_them_stay_in_range():
