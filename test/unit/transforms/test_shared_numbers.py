@@ -42,7 +42,7 @@ def test_one_weight_leaves_nothing(numbers):
 
 def stays(bundle):
     remarks = bundle.facts["remarks"]
-    apart = any("others subtract what they make of it" in r for r in remarks)
+    apart = any("subtracts it from what it adds up" in r for r in remarks)
     return apart and not any("deferred" in r for r in remarks)
 
 
