@@ -40,6 +40,7 @@ def from_bytes(raw: np.ndarray, kind: str) -> np.ndarray:
 
 SIZES = {
     "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
+    "index": 8,
 }  # fmt: skip
 
 
