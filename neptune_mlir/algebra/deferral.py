@@ -201,7 +201,7 @@ def defer(
         numerics: "fast" also pulls out factors that keep the sum in range (`growth`).
         producers: how the reductions that it reads grow.
         whole: terms out of which nothing moves: others subtract from them what they make of the
-            sum (`shared_numbers`).
+            sum (`common_roundings`).
 
     Returns:
         None when nothing can be pulled out.
