@@ -434,9 +434,9 @@ class Conditions:
         return some
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
-        """The largest tiles: no more than FEWER_TILES of what the program for any call has, or so few
-        that they leave three quarters of the multiprocessors idle; where that program has the same
-        tiles, so few that it does not keep the multiprocessors busy. (All calls, where their rows
+        """The largest tiles: no more than FEWER_TILES of what the program for any call has, or so
+        few that they leave three quarters of the multiprocessors idle; where it has the same tiles,
+        so few that it does not keep the multiprocessors busy. (All calls, where their rows
         are known.) Smaller ones: no more than these, so that each holds all rows. Of results wider
         than an instruction, that program is as good where it keeps the multiprocessors busy: a warp
         of few rows computes with a tile for longer than the next one is on its way."""

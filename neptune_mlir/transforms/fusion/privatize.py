@@ -146,11 +146,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     asked: Index = programs
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
         asked = ix.scale(_multiprocessors(), each)
-    few = ix.floordiv(asked, some)
-    if each > PAIR and not rows:  # a join of more than FEW_CHUNKS is worth it for so many programs
-        pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), some)
-        few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
-    few = ix.minimum(tiles, few)
+    few = ix.minimum(tiles, _in_places(asked, some, each, rows))
     many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
     if _ends_by_data(stream):
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
@@ -170,6 +166,15 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
         chosen = _soonest(grid, asked, tiles, few)
     chosen = ix.minimum(chosen, _most_by_bytes(tiles, *moved))
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
+
+
+def _in_places(asked: Index, grid: Index, each: int, rows: bool) -> Index:
+    """So many chunks that a grid has about the programs that are asked for."""
+    few = ix.floordiv(asked, grid)
+    if each > PAIR and not rows:  # a join of more than FEW_CHUNKS is worth it for so many programs
+        pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), grid)
+        few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
+    return few
 
 
 def _grid_of(
