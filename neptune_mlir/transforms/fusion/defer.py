@@ -29,6 +29,7 @@ from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.common_roundings import seen_rounded
 from neptune_mlir.transforms.fusion.inline_maps import inlined, kept_maps
 from neptune_mlir.transforms.fusion.plan import plan_fusions
 from neptune_mlir.transforms.fusion.whole import is_small, wrong_in
@@ -40,8 +41,11 @@ ROUNDS = 3  # plans that are made, each with fewer factors that move,
 MORE_ROUNDS = 16  # and, of programs that are judged as a whole, with fewer fusions
 
 
-def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges) -> str | None:
-    """Move what can move out of a reduction; the key of what is left of it, if anything moved."""
+def _defer_nest(
+    program: NestProgram, key: str, numerics: str, producers: Ranges, whole: Collection[Term]
+) -> str | None:
+    """Move what can move out of a reduction, but for the terms that stay `whole`; the key of what
+    is left of it, if anything moved."""
     nest = program.nests[key]
     reduced = set(nest.reduced_axes)
     found = defer_term(
@@ -50,6 +54,7 @@ def _defer_nest(program: NestProgram, key: str, numerics: str, producers: Ranges
         lambda t: not (T.axes_of(t) & reduced),
         numerics=numerics,
         producers=producers.refs,
+        whole=whole,
     )
     if found is None:
         return None
@@ -93,11 +98,14 @@ def _defer_all(program: NestProgram, numerics: str, apart: Collection[str]) -> d
     """Defer in every reduction that is not `apart`; what is left of each, by its key."""
     producers, rests = Ranges(), {}
     kept = kept_maps(program)
+    asked = [k for k, nest in program.nests.items() if nest.combiner == "add"]
+    whole = {k: tuple(seen_rounded(program, k)) for k in asked if numerics != "fast"}
     for key in list(program.nests):
         program.put_body(key, inlined(program, program.nests[key].body, kept))
         if program.nests[key].kind == "reduce":
             producers.learn(key, program.nests[key].body)
-            rest = None if key in apart else _defer_nest(program, key, numerics, producers)
+            rest = (None if key in apart else
+                    _defer_nest(program, key, numerics, producers, whole.get(key, ())))  # fmt: skip
             if rest:
                 rests[key] = rest
     program.write()

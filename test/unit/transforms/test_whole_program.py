@@ -156,6 +156,24 @@ def test_inputs_that_make_no_number_are_drawn_again():
     assert not any("mask" in name or ": one NaN" in name for name in close)
 
 
+def test_rows_that_a_mask_hides_are_no_reason_to_draw_again():
+    """The logarithm of a sum of nothing is -inf, whatever the numbers are that nobody sees."""
+    at = T.index(0), T.index(1)
+    shown = T.read("m", *at, dtype="i1")
+    seen = T.make("select", shown, T.make("exp", T.read("x", *at)), T.const(0.0))
+    steps = [
+        sum_of(seen, "sum"),
+        NestStep("total", None, T.make("log", T.read("sum", T.index(0))), (4,), (0,)),
+    ]
+    inputs = {"x": ((4, 24), "f32"), "m": ((4, 24), "i1")}
+    program = WholeProgram(inputs, {}, {"total": "f32"}, frozenset({"x"}))
+    trial = whole._Trial(program, steps, program, steps)
+    wrong, close = trial.verdict(trial.cases(11), whole.PLANS[0])
+    assert not wrong and {"x: magnitude 1e+20", "x: moves widely"} <= close
+    hidden = {"m: shows nothing everywhere", "m: shows nothing start", "x: weights positive"}
+    assert not hidden & close
+
+
 def test_padding_adds_nothing_to_a_sum_of_what_is_infinite():
     """(x + r) of an r of -inf: 0 times that is a NaN where the row has ended."""
     import neptune_mlir as neptune
