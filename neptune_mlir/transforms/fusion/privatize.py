@@ -121,14 +121,11 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     program's. Of one such stream there are ALONE times as many, as long as each has LONG_CHUNK
     tiles and they are joined by a kernel for so few.
 
-    Where PAIR programs of a multiprocessor keep memory busy, a number of chunks that leaves places
-    empty takes as much longer; one more is taken where all have a place and are done sooner.
-
-    Streams without products of matrices have ROWS times as many programs.
+    Where PAIR programs of a multiprocessor keep memory busy, one chunk more is taken where all have
+    a place and are done sooner. Streams without products of matrices have ROWS times as many.
 
     At most as many as there are tiles and MOST_CHUNKS (MOST_OF_ROWS), at least one; known at run
-    time only where extents are. Each has so many tiles that it loads about as much as its results
-    are (`_most_by_bytes`).
+    time only where extents are. Each loads about as much as its results are (`_most_by_bytes`).
     """
     nests = nests_of(stream, values)
     axes = axes_of(stream, nests, stream.axis.value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pass `defer-joins`: threads that share a row join their sums behind a loop, not in each iteration.
+"""Pass `defer-joins`: threads that share a row join their sums behind a loop, not in each turn.
 
     for i:  l = l * c + sum(p)        ->    for i:  l' = l' * c + (sum of this lane's part of p)
                                             l = sum of l' over the lanes
@@ -130,7 +130,9 @@ def _scaled(value: Any) -> Any:
         return None
     g = read_generic(op)
     *_, product, end = [None, *(o.operation for o in g.block.operations)]
-    if g.reduced or product is None or product.name != "arith.mulf" or list(end.operands) != [product.results[0]]:
+    if g.reduced or product is None or product.name != "arith.mulf":
+        return None
+    if list(end.operands) != [product.results[0]]:
         return None
     factors = list(product.operands)
     sources = [v for v, a in zip(g.inputs, g.block.arguments, strict=False)
