@@ -54,7 +54,8 @@ CHIP = Attribute(
     writers=("pipelines.lowering",),
     readers=(
         "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.tiling.lower_to_tiles",
-        "transforms.fusion.inline_maps", "transforms.gpu.longest_first", "transforms.schedule.tile",
+        "transforms.fusion.inline_maps", "transforms.fusion.privatize",
+        "transforms.gpu.longest_first", "transforms.schedule.tile",
         "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
@@ -405,7 +406,7 @@ ITERATION = Attribute(
     "iteration", TEXT, "a tile op",
     "which points of its loops each thread computes, as a layout",
     writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
-    readers=("analysis.layouts", "codegen.gpu.in_place", _HOLD),
+    readers=("analysis.layouts", "codegen.gpu.in_place", "transforms.gpu.defer_joins", _HOLD),
 )  # fmt: skip
 LAYOUT = Attribute(
     "layout", TEXT, "a tile op, a load or a copy",
@@ -423,8 +424,8 @@ LAYOUTS = Attribute(
     'the layout of each result; "" for a scalar',
     writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
-        "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
-        _PIPELINE,
+        "codegen.gpu.kernels", "transforms.gpu.defer_joins", "transforms.hopper.lazy_rescaling",
+        "transforms.hopper.loop_graph", _PIPELINE,
     ),
 )  # fmt: skip
 INSTRUCTION = Attribute(
@@ -444,7 +445,7 @@ SWAPPED = Mark(
 )  # fmt: skip
 PARTIAL = Mark(
     "partial", MARK, "a sum",
-    "lanes keep their parts; a neptune.join_lanes adds them up",
+    "threads keep their parts; a neptune.join_lanes adds them up",
     writers=("transforms.gpu.defer_joins",),
     readers=("codegen.gpu.compute",),
 )  # fmt: skip

@@ -314,7 +314,8 @@ class Compute:
             results.append(self.s.reduce(name, parts))
         if not PARTIAL.on(g.op):  # see `defer-joins`
             results = [self._across_lanes(name, value, iteration, g) for value in results]
-        results = self._across_warps(name, results, iteration, g, out)
+            along = [(n, d.size) for n, d in iteration.digits_along(g.reduced, "warp")]
+            results = self._across_warps(name, results, along, element_of(g.result), out)
         start = self.registers(init, out)
         return [self.s.combine(name, a, b) for a, b in zip(start, results, strict=True)]
 
@@ -327,8 +328,11 @@ class Compute:
             groups[tuple(offset)].append(r)
         return [groups[w] for w in wanted]
 
-    def join(self, tile: Tile, distances: Sequence[int]) -> Tile:
-        """The sums of what lanes hold apart, that differ by these distances."""
+    def join(
+        self, tile: Tile, dtype: Any, distances: Sequence[int], warps: Sequence[tuple[int, int]]
+    ) -> Tile:  # fmt: skip
+        """The sums of what threads hold apart: lanes that differ by these distances, and warps
+        along these digits."""
         if not isinstance(tile, Held):  # zero in all lanes
             return tile
         values = list(tile.values)
@@ -336,6 +340,7 @@ class Compute:
             for distance in distances:
                 value = self.s.combine("arith.addf", value, self.shuffle(value, distance))
             values[k] = value
+        values = self._across_warps("arith.addf", values, warps, dtype, tile.layout)
         return Held(tile.layout, values)
 
     def _across_lanes(self, name: str, value: Any, iteration: Layout, g: Generic) -> Any:
@@ -368,20 +373,20 @@ class Compute:
         return self.s.chip.exchange(self.s, value, distance)
 
     def _across_warps(
-        self, name: str, values: list[Any], iteration: Layout, g: Generic, out: Layout
-    ) -> list[Any]:
-        """Combine what different warps reduced, through shared memory."""
-        along = iteration.digits_along(g.reduced, "warp")
+        self, name: str, values: list[Any], along: Sequence[tuple[int, int]], dtype: Any,
+        out: Layout,
+    ) -> list[Any]:  # fmt: skip
+        """Combine what different warps reduced, through shared memory; `along`: distance and size
+        of the digits of their numbers."""
         if not along:
             return values
         s, memory = self.s, self.memory
         count = 1
         number: Index = 0
-        for distance, d in along:
-            digit = s.mod(s.div(self.threads.warp, distance), d.size)
+        for distance, size in along:
+            digit = s.mod(s.div(self.threads.warp, distance), size)
             number = s.add(number, s.mul(digit, count))
-            count *= d.size
-        dtype = element_of(g.result)
+            count *= size
         layout = L.shared((count, *out.shape), element_bytes(dtype))
         found = []
         with memory.scratch(layout.bytes) as offset:
