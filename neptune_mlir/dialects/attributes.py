@@ -588,6 +588,11 @@ RUNS_ON = Mark(
     writers=("transforms.hopper.run_on_products",),
     readers=("codegen.nvidia.specialized", "transforms.hopper.schedule_loops"),
 )  # fmt: skip
+AHEAD = Attribute(
+    "ahead", NUMBER, "neptune.mma_start", "how many eighths of its instructions stand there: the "
+    "others stand between the elements of what follows",
+    writers=(_PIPELINE,), readers=("codegen.nvidia.specialized",),
+)  # fmt: skip
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",
     "it may be skipped where all factors are 1",

@@ -82,12 +82,16 @@ def _shared_quotients(g: Generic) -> list[Any]:
     return found
 
 
+Interleaved = Callable[[Iterable[Any], int], Iterable[Any]]  # values, and how many
+
+
 class Compute:
     """Emits the generics of a kernel. `scalar` gives a value of the tile program."""
 
     def __init__(self, s: Scalars, threads: Threads, memory: Memory, scalar: Callable[..., Any]):
         self.s, self.threads, self.memory, self.scalar = s, threads, memory, scalar
         self.parts: dict[Any, Any] = {}  # elements that were unpacked -> the word
+        self.interleaved: Interleaved = lambda values, _: values  # with other instructions
         self.in_turn = False  # whether elements are loaded where they are used: registers are short
 
     # ---- tiles as registers
@@ -248,7 +252,8 @@ class Compute:
                 return Held(out, made)
         if not g.reduced:
             if not (shared := _shared_quotients(g)):
-                return Held(out, list(self.evaluate(g, self._in_turn(g, tiles, iteration))))
+                made = self.evaluate(g, self._in_turn(g, tiles, iteration))
+                return Held(out, list(self.interleaved(made, iteration.registers)))
             points = self.points(g, tiles, iteration)
             for op in shared:
                 both = (self.evaluate(g, points, v) for v in op.operands)

@@ -313,14 +313,14 @@ class Nvidia(Chip):
             if split:
                 lane_part[free] = s.add(lane_part[free], s.mul(number, warp_step))
             step = warp_step if split and free == 1 else 0
-            offset = _piece_offset(memory, tile, lane_part, constant, step)
+            offset = piece_offset(memory, tile, lane_part, constant, step)
             found = _ldmatrix(memory, offset, pieces, trans=deep == 0, kind=kind)
             return [found[j : j + words] for j in range(0, pieces, words)]
 
         return fragments
 
 
-def _piece_offset(
+def piece_offset(
     memory: Memory, tile: SharedTile, lane_part: Sequence[Index], constant: Sequence[int],
     column_step: int,
 ) -> Index:  # fmt: skip
@@ -364,6 +364,21 @@ def _ldmatrix(memory: Memory, offset: Index, count: int, trans: bool, kind: Any)
         word = s.op("llvm.extractvalue", [loaded], s.i32, position=position)
         found.append(s.op("llvm.bitcast", [word], kind))
     return found
+
+
+def store_pieces(memory: Memory, offset: Index, pairs: Sequence[Any]) -> None:
+    """Write 4 pieces of 8x8, of which each thread has a pair of neighbours (`stmatrix`); `offset`:
+    of the row that this lane gives, as for `ldmatrix`."""
+    s = memory.s
+    words = [s.op("llvm.bitcast", [pair], s.i32) for pair in pairs]
+    ir.Operation.create(
+        "nvvm.stmatrix", operands=[memory.shared_pointer(offset), *words],
+        attributes={
+            "layout": ir.Attribute.parse("#nvvm.mma_layout<row>"),
+            "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+            "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+        },
+    )  # fmt: skip
 
 
 def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:

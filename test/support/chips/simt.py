@@ -317,6 +317,19 @@ class Block:
         words = [word.ravel() for word in words]
         return words if len(words) > 1 else words[0]
 
+    def _nvvm_stmatrix(self, op: Op, operands: Any, mask: np.ndarray) -> None:
+        assert "row" in op.attributes["layout"]
+        lane, warps = np.arange(32), self._warps(mask)
+        address = operands[0].reshape(-1, 4, 8)[warps]  # of rows of four pieces
+        for k, word in enumerate(operands[1:]):
+            rows = address[:, k]
+            assert (rows % 16 == 0).all()
+            banks = rows // 16 % 8
+            assert (np.sort(banks) == np.arange(8)).all(), "rows of a piece share banks"
+            pair = to_bytes(np.asarray(word).reshape(-1, 32)[warps].ravel(), "i32")
+            where = rows[:, lane // 4] + 4 * (lane % 4)
+            self.shared[where[..., None] + np.arange(4)] = pair.reshape(-1, 32, 4)
+
     def _nvvm_mma_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         """m16n8k16 and m16n8k8 (tf32) as the PTX manual lays out their fragments."""
         text, warps = op.attributes["multiplicandAPtxType"], self._warps(mask)
