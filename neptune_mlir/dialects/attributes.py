@@ -578,8 +578,7 @@ READER = Attribute(
     writers=("transforms.hopper.tile_readers",),
     readers=(
         "codegen.nvidia.rings", "transforms.hopper.run_on_products",
-        "transforms.hopper.schedule_loops",
-        "transforms.hopper.tile_readers",
+        "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers",
     ),
 )  # fmt: skip
 RUNS_ON = Mark(

@@ -22,7 +22,7 @@ _SIGNED_AT_LEAST = 5  # predicate of arith.cmpi
 
 @dataclass(frozen=True)
 class Range:
-    """Tiles from `start` to `stop`; `full`: every position exists and `known` forms are >= 0;
+    """Tiles from `start` to `stop`, where `known` forms are >= 0; `full`: every position exists;
     `single`: it is one tile, wherever that stands."""
 
     start: Index
@@ -112,7 +112,10 @@ def live_ranges(
     ranges = [Range(first, full_from, False)] if begins else []
     ranges.append(Range(full_from, full_to, True, [*live, *rows, exists]))
     if ends or some or rows or not divides:
-        ranges.insert(0 if from_end and ends else len(ranges), Range(full_to, last, False))
+        # behind what begins the stream, unless no tile is whole
+        begun = [] if every else [form for form in live if form.coefficient(axis) > 0]
+        final = Range(full_to, last, False, begun)
+        ranges.insert(0 if from_end and ends else len(ranges), final)
     return ranges
 
 

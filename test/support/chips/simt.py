@@ -232,12 +232,12 @@ class Block:
             found = np.ascontiguousarray(raw[:, [chosen >> 4 * k & 7 for k in range(4)]])
             return found.view(np.int32).ravel()
         if "e4m3x2" in text or "0x64646464" in text:  # two bytes as f16
-            if "prmt.b32 w" in text:  # of two words
-                chosen = int(text.split("prmt.b32 w, $1, $2, ")[1].split(";")[0])
-                raw = np.stack(operands, 1).astype(np.int32).view(np.uint8).reshape(-1, 8)
-                pair = np.ascontiguousarray(raw[:, [chosen & 7, chosen >> 4 & 7]])
+            if "mov.b32 {g, h}, $1" in text:  # in a half of a word
+                upper = ", h;" in text.split("$1;")[1]
+                words = operands[0].astype(np.int32) >> (16 if upper else 0)
             else:
-                pair = operands[0].astype(np.int16).view(np.uint8).reshape(-1, 2)
+                words = operands[0]
+            pair = words.astype(np.int16).view(np.uint8).reshape(-1, 2)
             wide = float8_values(pair) if "e4m3x2" in text else pair.view(np.int8)
             return wide.astype(np.float16).view(np.int32).ravel()
         if "vote.sync.all" in text:
