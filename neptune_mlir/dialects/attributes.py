@@ -76,6 +76,12 @@ MEETS = Attribute(
     writers=("frontend.emit",),
     readers=("codegen.gpu.meeting",),
 )  # fmt: skip
+FOLLOWED = Mark(
+    "followed", MARK, "func.func",
+    "a program behind it starts while it runs, and waits for it: its last kernel lets that start",
+    writers=("frontend.emit",),
+    readers=("codegen.distribute_tiles",),
+)  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
     "SHA-256 of the data of each constant: they are the last arguments",
