@@ -13,13 +13,24 @@ several reductions share stay shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.growth import Growth, Ranges
-from neptune_mlir.algebra.terms import Term, axes_of, const, is_float, make, ref, walk
+from neptune_mlir.algebra.terms import (
+    Term,
+    axes_of,
+    const,
+    index,
+    is_float,
+    make,
+    read,
+    ref,
+    substitute,
+    walk,
+)
 
 Invariant = Callable[[Term], bool]
 
@@ -180,6 +191,7 @@ def defer(
     *,
     numerics: str = "default",
     producers: Mapping[Any, Growth] | None = None,
+    whole: Collection[Term] = (),
 ) -> tuple[Reduction, Term] | None:
     """A sum without its invariant factors, and its final value over `ref(reduction.name)`.
 
@@ -188,6 +200,8 @@ def defer(
         is_invariant: which sub-terms to pull out; none of them may vary along the axis.
         numerics: "fast" also pulls out factors that keep the sum in range (`growth`).
         producers: how the reductions that it reads grow.
+        whole: terms out of which nothing moves: others subtract from them what they make of the
+            sum (`shared_numbers`).
 
     Returns:
         None when nothing can be pulled out.
@@ -195,6 +209,9 @@ def defer(
     if reduction.combiner != "add":
         return None
     value = ref(reduction.name, dtype=reduction.dtype)
+    closed = {t: read(("whole", k), *map(index, sorted(axes_of(t))), dtype=t.dtype)
+              for k, t in enumerate(whole)}  # fmt: skip
+    opened = {leaf: t for t, leaf in closed.items()}
 
     def fits(found: Split) -> bool:
         if numerics == "fast":
@@ -202,15 +219,15 @@ def defer(
         ranges = Ranges(numerics == "strict", dict(producers or {}))
         ranges.allow(reduction.body)
         ranges.refs.pop(reduction.name, None)  # `value` is what is left of it
-        ranges.learn(reduction.name, found.rest)
-        return ranges.all_inside((found.rest, found.finish(value, exact=True)))
+        rest = substitute(found.rest, opened)
+        ranges.learn(reduction.name, rest)
+        return ranges.all_inside((rest, found.finish(value, exact=True)))
 
-    found = split_in_range(
-        reduction.body, lambda t: is_invariant(t) and axis not in axes_of(t), fits
-    )
+    body = substitute(reduction.body, closed)
+    found = split_in_range(body, lambda t: is_invariant(t) and axis not in axes_of(t), fits)
     if found.trivial:
         return None
-    return replace(reduction, body=found.rest), found.finish(value, exact=True)
+    return replace(reduction, body=substitute(found.rest, opened)), found.finish(value, exact=True)
 
 
 def _exponent(t: Term, invariant: Invariant) -> Split:

@@ -355,7 +355,8 @@ def _of_sum(
     count = chain.at(accumulate(chain, f"{total.attr}.count", body, keep, dtype))
     near = make("div", total, make("cast", count, dtype=total.dtype))
     own = chain.linear.mul(outer, chain.linear.poly(factor or const(1.0, dtype)))
-    if weight.keys() != {()} and not keep and not _alike(weight, own):
+    plain = weight.keys() == {()} and any(t.op == "exp" for m in own for t, _ in m)
+    if not keep and not plain and not _alike(weight, own):  # (exponentials would need a reference)
         near = _coefficient(chain, total.attr, outer, data, factor, dtype)
     elif chain.facts.sign(chain.raw(count.attr)) != 1:
         if keep:

@@ -21,6 +21,9 @@ PRIVATE = "neptune.private"
 GLOBAL = "neptune.global"
 PRODUCE = "neptune.produce"
 
+# tensors under another shape: no element moves
+VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
+
 # tensors that tile programs see otherwise than they lie
 PAGED = "neptune.paged"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.driver.foreign import from_text, program_text
+from neptune_mlir.driver.garbage import collected_rarely
 from neptune_mlir.driver.on_demand import Asked, OnDemand
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
@@ -267,7 +268,12 @@ def compile(
 
 def _recipe(asked: Asked) -> Recipe:
     """How a program is compiled. Only this imports MLIR."""
-    from neptune_mlir.driver.recipe import Recipe
+    if asked.target != "cpu":
+        from neptune_mlir.codegen import llvm_child
+
+        llvm_child.start()  # its imports take as long as ours
+    with collected_rarely():
+        from neptune_mlir.driver.recipe import Recipe
 
     return Recipe(asked)
 

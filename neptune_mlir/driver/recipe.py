@@ -18,6 +18,7 @@ from typing import Any
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
+from neptune_mlir.driver.garbage import collected_rarely
 from neptune_mlir.driver.on_demand import LATER, Asked, Later
 from neptune_mlir.errors import OutOfMemory, Refused
 from neptune_mlir.ir import bindings
@@ -53,7 +54,7 @@ class Recipe:
     def _at_work(self) -> Iterator[None]:
         with (
             bindings.lock, bindings.source_name(self._asked.source), tuned.using(self._asked.table),
-            verdicts.kept(), common.once(self._begun),
+            verdicts.kept(), common.once(self._begun), collected_rarely(),
         ):  # fmt: skip
             effort = EFFORT.set(self._asked.effort)
             try:

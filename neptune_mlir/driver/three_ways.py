@@ -99,7 +99,7 @@ def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
         (program,) = found
         names = exponents_of(program)
         places = {program.values.key(a): k for k, a in enumerate(program.block.arguments)}
-        return None if names is None else frozenset(places[name] for name in names)
+        return None if names is None else frozenset(places[n] for n in names if n in places)
 
 
 def _as_wide(value: Any) -> Any:

@@ -14,3 +14,7 @@ def __getattr__(name: str) -> Any:
 
         return CpuExecutable
     raise AttributeError(f"module 'neptune_mlir.runtime' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

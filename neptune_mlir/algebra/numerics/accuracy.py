@@ -70,11 +70,13 @@ Both are measured against the program in float64. The rule, for every result:
   last place (up to 4 times). With some of ROUNDINGS other roundings (below) the program as written
   has half of the error of the fused one here, or it has on inputs that a last place moves alike.
   A row that is 0 because inputs are equal may be off by what that makes of other numbers that are.
-  A row that no input moves has no other draws than such roundings: the bound holds beside them.
+* The bound holds beside the ROUNDINGS, too: the root mean square that the program as written has
+  with them, over COARSER (but of a row that no input moves, which has no other draws). Two sums
+  that round alike do so by luck, which moving inputs keep; a number that is used twice does always.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
-  fused one may make what one of ROUNDINGS roundings makes.
+  fused one may make what one of ROUNDINGS makes, and anything infinite or NaN where that overflows.
 * A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
 """
 
@@ -119,6 +121,7 @@ SELDOM = 16  # an error in one of so many runs is rare
 ALIKE = 4.0  # times as sensitive: inputs further away that are more so, or less, are others
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
+COARSER = 2.0**0.5  # a rounding up or down by luck, beside one to nearest (root mean square)
 FURTHEST = 2.0**-6  # the part of themselves by which inputs move at most
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
 
@@ -360,7 +363,8 @@ class Comparison:
             for rounded_so in of_run:
                 if right[k].all():
                     break
-                right[k] |= of_fused[k] == kinds(np.asarray(rounded_so))
+                there = kinds(rounded(rounded_so, self.dtype))
+                right[k] |= (of_fused[k] == there) | ((of_fused[k] != 0) & (there % 3 > 0))
         self._count(~right, fused, unfused)
 
     def _garbage(self, unfused: Array, exact: Array, known: Array) -> Array:
@@ -543,20 +547,19 @@ class Comparison:
         most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
         if len(self._ranged) == self.runs:  # what range takes no rounding in its place shows
             taken = self._by_row(self._ranged) < SMALL_PRODUCTS * self._by_row(self._unfused)
-            beside = np.asarray(away._unfused).max(0, initial=0.0)
-            most = np.where(taken, np.maximum(most, beside), most)
+            most = np.where(taken, np.maximum(most, np.max(away._unfused, 0, initial=0.0)), most)
         slack = self.bound_of(0.0) * EPSILON[self.dtype] * self._sizes[0]
         off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
         size = norm(np.asarray(away._sizes), 0) / np.sqrt(away.runs)
         still = away._movement() <= NO_DIGITS * EPSILON[self.dtype] * size  # noise of float64
         if turned is not None:  # rows that are noise: as much as another rounding makes of them
             own = norm(np.asarray(self._sizes), 0) / np.sqrt(self.runs)
-            noise = self._movement() >= NO_DIGITS * own
-            noise |= np.median(np.asarray(turned._unfused), axis=0) >= own
+            noise = (self._movement() >= NO_DIGITS * own) | (np.median(turned._unfused, 0) >= own)
             noise &= off <= TIMES * most + slack
-            if away.step >= FURTHEST and not away.strangers:  # rows that nothing moves
-                limit = self.bound_of(turned._by_row(turned._unfused))
-                noise |= still & (self._by_row(self._fused) <= limit)
+            drawn = still & (away.step >= FURTHEST) & (not away.strangers)
+            made = turned._by_row(turned._unfused) / np.where(drawn, 1.0, COARSER)
+            limit = np.maximum(self.bound_of(made), np.where(made > GARBAGE, WORSE, 0.0) * made)
+            noise |= off <= limit * EPSILON[self.dtype] * self._sizes[0]
             if not (over & ~noise).any():
                 return 0.0
             over &= ~noise

@@ -373,6 +373,8 @@ class _Trial:
         self._steps = whole, now
         self._written = written
         self._cancellations = cancellations(written, definition.inputs)
+        generator = np.random.default_rng(SEED)
+        self._plain = [hostile.plain(generator, s, d) for s, d in definition.inputs.values()]
         self._exact = _Run(definition, written, np.float64)
         self._ranged = _Run(definition, written, np.float64, (IN_ORDER, 0), DIGITS_OF_F32)
         self._ways = {
@@ -412,6 +414,22 @@ class _Trial:
 
         base = made(CANCELLING) if self._cancellations else []
         return [*made(only), *self._cancelling(base, seed, only)]
+
+    def _of_plain(self, cases: Sequence[hostile.HostileCall]) -> list[Array]:
+        """The results in float64 of the same inputs but for their floats, which are plain: what
+        is no number there is so by positions and conditions (rows of which a mask shows nothing),
+        and no other floats change that."""
+        floats = [is_float(dtype) for _, dtype in self._definition.inputs.values()]
+        places: dict[tuple[int, ...], int] = {}
+        many, of_each = list[Any](), list[int]()
+        for case in cases:
+            of = tuple(id(a) for a, f in zip(case.arguments, floats, strict=True) if not f)
+            if of not in places:
+                places[of] = len(many)
+                given = zip(self._plain, case.arguments, floats, strict=True)
+                many.append(tuple(plain if f else a for plain, a, f in given))
+            of_each.append(places[of])
+        return [result[of_each] for result in self._exact.batch(many)]
 
     def _cancelling(
         self, base: Sequence[hostile.HostileCall], seed: int, only: Collection[str] | None
@@ -463,11 +481,21 @@ class _Trial:
         close = excess > CLOSE
         # At the ends of the range. Where they make no number, others may by their signs.
         one = np.array([_has_one(case.name) for case in cases])
-        for as_written, exact in zip(three[1], three[2], strict=True):
-            lost = (~np.isfinite(as_written)).reshape(len(close), -1).any(1)
-            known = np.isfinite(exact) & ~np.isfinite(as_written)
-            close |= (lost & ~one) | known.reshape(len(close), -1).any(1)
+        for as_written, exact, plain in zip(*three[1:], self._of_plain(cases), strict=True):
+            none = ~np.isfinite(as_written)
+            lost = none & ~(_same(as_written, exact) & _same(exact, plain))
+            known = np.isfinite(exact) & none
+            close |= (_some(lost) & ~one) | _some(known)
         return "", {case.name for case in itertools.compress(cases, close)}
+
+
+def _same(a: Array, b: Array) -> Array:
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+def _some(found: Array) -> Array:
+    """Of each input, which the first dimension counts, whether there is some."""
+    return np.asarray(found.reshape(len(found), -1).any(1))
 
 
 def _worst(

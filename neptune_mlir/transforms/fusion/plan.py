@@ -31,6 +31,7 @@ from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.transforms.fast_paths import FUSED, missed
+from neptune_mlir.transforms.fusion.common_roundings import refuse_seen_rounded
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
 from neptune_mlir.transforms.fusion.region import contraction_operands
 from neptune_mlir.transforms.fusion.written import Written
@@ -188,9 +189,12 @@ def _planned(
 
 
 def _accept(
-    planned: _Planned, numerics: str, tested: Mapping[str, TestedChain], written: Written | None
-) -> tuple[Solution, Report | None]:
+    program: NestProgram, planned: _Planned, numerics: str, tested: Mapping[str, TestedChain],
+    written: Written | None,
+) -> tuple[Solution, Report | None]:  # fmt: skip
     """The form of a chain; what was said of it is noted in `written`. Raises Unsolvable."""
+    if numerics != "fast":
+        refuse_seen_rounded(program, planned.group)
     solution, report = accept(
         planned.form.chain, planned.group.stream, dict(planned.form.outputs),
         nonneg=planned.nonneg, numerics=numerics, written=planned.before,
@@ -278,7 +282,7 @@ def _plan(
             continue
         planned = _planned(program, group, nonneg, written)
         try:
-            solution, report = _accept(planned, numerics, tested, written)
+            solution, report = _accept(program, planned, numerics, tested, written)
             refused, why = _too_many(planned.form.chain, solution)
         except Unsolvable as reason:
             if written and planned.before:

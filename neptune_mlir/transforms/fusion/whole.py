@@ -27,6 +27,7 @@ from neptune_mlir.algebra.numerics.whole import (
     wrong_values,
 )
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.op_names import VIEWS
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram, top_level_op
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.plan import Fusion
@@ -47,8 +48,9 @@ MOST = 20  # reductions of a program that is judged as a whole
 
 
 def exponents_of(program: NestProgram) -> frozenset[str] | None:
-    """The tensors from outside that exponents are made of, other than through a sum; None where
-    something that no nest models comes between."""
+    """The tensors that no nest makes and that exponents are made of, other than through a sum: as
+    nests read them, and the arguments that these are under another shape. None where something that
+    moves elements comes between."""
     outside = {program.values.key(a) for a in program.block.arguments}
     reads = {
         k: set() if n.combiner == "add" else {r.attr for r in T.reads(n.body)}
@@ -59,10 +61,15 @@ def exponents_of(program: NestProgram) -> frozenset[str] | None:
     while pending:
         key = pending.pop()
         seen.add(key)
-        if key not in outside and key not in reads:
-            return None
-        pending |= reads.get(key, set()) - seen
-    return frozenset(seen & outside)
+        if key in outside:
+            continue
+        if key not in reads:
+            owner = program.values[key].owner
+            if owner.name not in VIEWS:
+                return None
+            reads[key] = {program.values.key(owner.operands[0])}
+        pending |= reads[key] - seen
+    return frozenset(seen - set(program.nests))
 
 
 def is_small(program: NestProgram) -> bool:
@@ -175,7 +182,9 @@ class SmallProgram:
         results = {key: nest.dtype for key, nest in nests.items() if self._is_result(key)}
         through = self._rounded()
         rounded = {key: through[key] for key in results}
-        return WholeProgram(inputs, scalars, results, exponents_of(program), rounded)
+        exponents = exponents_of(program)
+        exponents = exponents if exponents is None else exponents & inputs.keys()
+        return WholeProgram(inputs, scalars, results, exponents, rounded)
 
     def _rounded(self) -> dict[str, str]:
         """Of each value the narrowest floats that it, or what it is made of, is rounded to."""

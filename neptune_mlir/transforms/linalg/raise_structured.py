@@ -248,6 +248,8 @@ class _Structured:
         varying = {leaf.attr for leaf in T.leaves(position, "index")}
         varying = varying.union(*(access.digits() for access in accesses(position)))
         if position.op != "read":
+            if position.dtype == "index":  # which no tensor in memory holds
+                position = T.make("cast", position, dtype="i64")
             along = sorted(varying)
             position = read(self.nests.build(along, position, along), position.dtype)
         total = self.digits.total(digits)

@@ -113,6 +113,9 @@ def row_tile(
         full = ROW if not streamed else rows * elements
         rows = max(rows, full // (1 << (extent - 1).bit_length()))
         return rows, min(most, elements), starts
+    if wide and streamed and elements < min(extent, most):  # as where only a call knows the length
+        rows, elements = _of_length(_tiles(op, nests, axis), extent)
+        return rows, min(most, elements) if most < ROW else elements, starts
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
 
 

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from neptune_mlir.dialects.op_names import INDEX, MAP, READ, REDUCE
+from neptune_mlir.dialects.op_names import INDEX, MAP, READ, REDUCE, VIEWS
 from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you_mean
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
@@ -33,7 +33,6 @@ from neptune_mlir.transforms.fusion.plan import LONG_STREAM
 ENTRY = "__transform_main"
 KNOB, ALTERNATIVES = "transform.tune.knob", "transform.tune.alternatives"
 SELECTED = {KNOB: "selected", ALTERNATIVES: "selected_region_attr"}  # the attribute that says what
-VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 CHOICES = "set-choices"  # the pass whose options are knobs of every schedule
 DYNAMIC_EXTENT = ir.ShapedType.get_dynamic_size()
 

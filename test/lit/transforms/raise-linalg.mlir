@@ -104,3 +104,28 @@ func.func @reshape(%x: tensor<4x6xf32>) -> tensor<6x4xf32> {
   %y = tensor.reshape %x(%shape) : (tensor<4x6xf32>, tensor<2xindex>) -> tensor<6x4xf32>
   return %y : tensor<6x4xf32>
 }
+
+// Positions that are computed as `index`, which no tensor in memory holds.
+// CHECK-LABEL: func.func @clamped_rows
+// CHECK:      %[[AT:.*]] = "neptune.map"
+// CHECK:      arith.minsi
+// CHECK:      tensor<16xi64>
+// CHECK:      "neptune.read"(%[[AT]])
+// CHECK:      arith.index_cast
+// CHECK:      "neptune.read"(%arg0
+func.func @clamped_rows(%t: tensor<31x4xf32>, %at: tensor<16xi32>) -> tensor<16x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c30 = arith.constant 30 : index
+  %e = tensor.empty() : tensor<16x4xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a)>, affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]}
+      ins(%at : tensor<16xi32>) outs(%e : tensor<16x4xf32>) {
+  ^bb0(%p: i32, %o: f32):
+    %i = arith.index_cast %p : i32 to index
+    %low = arith.maxsi %i, %c0 : index
+    %row = arith.minsi %low, %c30 : index
+    %column = linalg.index 1 : index
+    %v = tensor.extract %t[%row, %column] : tensor<31x4xf32>
+    linalg.yield %v : f32
+  } -> tensor<16x4xf32>
+  return %r : tensor<16x4xf32>
+}

@@ -66,6 +66,22 @@ def test_products_are_measured_from_a_mean_of_their_own_data(seed):
     assert of_fused <= 2 * unfused + 4
 
 
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_weighted_powers_around_a_plain_mean_are_measured_from_a_weighted_one(seed, power):
+    """One weight is large, and its element near the mean: while the mean is that of others, the
+    element is far from it."""
+    d = x - ref("s") * (1 / 37)
+    body = weights * (d * d if power == 2 else d)
+    chain = [reduction("s", "add", x), reduction("v", "add", body)]
+    data = {"x": rows(seed), "weights": np.abs(rows(seed + 20))}
+    data["x"][:, :4] += 3
+    data["x"][:, 1] = data["x"].mean(1) + 1e-3
+    data["weights"][:, 1] = 1e4
+    of_fused, unfused = errors(chain, data)
+    assert of_fused <= 2 * unfused + 4
+
+
 def test_what_is_far_behind_passes_no_error_to_a_maximum():
     chain = [
         reduction("m", "max", x + y), reduction("top", "max", maximum(x, y)),

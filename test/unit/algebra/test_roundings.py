@@ -210,3 +210,35 @@ def test_small_rows_of_16_bit_arguments_hide_nothing():
 
     exact = lambda values: [total(values[0])]  # noqa: E731
     assert not judge(Programs(small, exact, exact, ("f16",), ("f32",)), [x])[0].ok
+
+
+def test_what_moving_inputs_keep_exact_other_roundings_do_not():
+    """Two sums are rounded alike on each input near this one, and cancel; not with most others."""
+    x = np.random.default_rng(6).random((3, 4)) + 1
+
+    def verdict(fused, others):
+        made = lambda ulps: lambda x: [(1 + ULP * ulps) * x[0].sum(1)]  # noqa: E731
+        other = lambda n: made(others * (-1) ** n)  # noqa: E731
+        of = Programs(made(fused), made(0.0), made(0.0), ("f32",), ("f32",), otherwise=other)
+        return judge(of, [x])[0].ok
+
+    assert verdict(15.0, 8.0)  # twice the root mean square, over that of a coarser rounding
+    assert not verdict(16.0, 8.0)
+    assert not verdict(15.0, 0.0)
+
+
+def test_noise_overflows_where_another_rounding_makes_it():
+    """The fourth power of what is left of equal numbers: 0 as written, on all inputs near this."""
+    x = np.full((3, 4), 1e20)
+
+    def strange(others):
+        made = lambda value: lambda x: [value * np.ones(3)]  # noqa: E731
+        other = lambda n: made(others if n == 7 else 0.0)  # noqa: E731
+        of = Programs(
+            made(np.nan), made(0.0), made(0.0), ("f32",), ("f32",), ranged=made(0.0),
+            otherwise=other,
+        )  # fmt: skip
+        return judge(of, [x])[0].strangers
+
+    assert not strange(1e52)
+    assert strange(1e30) == 3

@@ -181,6 +181,8 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
         (softmax, [D, D, 16384], "", [1, 1, 8192]),  # not beside exponentials
         (softmax, [D, D, 8191], "", [1, 1, 0]),
         (softmax, [D, D, 50257], "", [1, 1, 4096]),  # the last tile is not full
+        (softmax, [D, D, 9216], "", [1, 1, 8192]),  # no tile of several short pieces of rows
+        (softmax, [D, D, 57856], "", [1, 1, 8192]),
         (softmax, [D, D, D], "", [1, 4, 256]),
         (softmax, [D, D, D], " length=512", [1, 1, 1024]),
         (softmax, [D, D, D], " length=3072", [1, 1, 4096]),

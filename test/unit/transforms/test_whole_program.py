@@ -19,7 +19,7 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
 from neptune_mlir.frontend.shard import split
-from neptune_mlir.transforms.fusion.whole import like_the_last
+from neptune_mlir.transforms.fusion.whole import exponents_of, like_the_last
 
 
 def rows():
@@ -100,6 +100,16 @@ def test_exponents_have_units_of_their_own():
     assert np.abs(found / (36 * 49.8062 * np.exp(-49.8062)) - 1).max() < 1e-3
 
 
+def test_exponents_are_found_under_another_shape():
+    """Else values that weights multiply would hold masks too, and grouped heads stay unfused."""
+    source = ops.attention(head_dim=8, heads=6, kv_heads=2, alibi=True, dtype="bf16")
+    module, (program,) = compiler.nests_of(source.to_mlir(), "grouped", "merge-rows")
+    with module.context:
+        found = exponents_of(program)
+        made_of = {program.values.key(a) for a in program.block.arguments} & (found or set())
+    assert made_of == {"slope"}
+
+
 def test_sums_before_softmax_divides_them_stay_in_range():
     """37 squares of 1.15e37 overflow, 29 of them do not, nor do they where weights sum to 1."""
     import neptune_mlir as neptune
@@ -144,6 +154,24 @@ def test_inputs_that_make_no_number_are_drawn_again():
     wrong, close = trial.verdict(trial.cases(11), whole.PLANS[0])
     assert not wrong and {"x: magnitude 1e+20", "x: moves widely"} <= close
     assert not any("mask" in name or ": one NaN" in name for name in close)
+
+
+def test_rows_that_a_mask_hides_are_no_reason_to_draw_again():
+    """The logarithm of a sum of nothing is -inf, whatever the numbers are that nobody sees."""
+    at = T.index(0), T.index(1)
+    shown = T.read("m", *at, dtype="i1")
+    seen = T.make("select", shown, T.make("exp", T.read("x", *at)), T.const(0.0))
+    steps = [
+        sum_of(seen, "sum"),
+        NestStep("total", None, T.make("log", T.read("sum", T.index(0))), (4,), (0,)),
+    ]
+    inputs = {"x": ((4, 24), "f32"), "m": ((4, 24), "i1")}
+    program = WholeProgram(inputs, {}, {"total": "f32"}, frozenset({"x"}))
+    trial = whole._Trial(program, steps, program, steps)
+    wrong, close = trial.verdict(trial.cases(11), whole.PLANS[0])
+    assert not wrong and {"x: magnitude 1e+20", "x: moves widely"} <= close
+    hidden = {"m: shows nothing everywhere", "m: shows nothing start", "x: weights positive"}
+    assert not hidden & close
 
 
 def test_padding_adds_nothing_to_a_sum_of_what_is_infinite():

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How often Python looks for cyclic garbage while something is compiled.
+
+A compilation makes hundreds of thousands of objects, of which few are in cycles. After each 700
+that are left over, Python looks at the young ones, and now and then at all that the process has:
+with torch imported that is a tenth of a short compilation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+RARELY = 50_000  # objects between two looks: some ten megabytes
+
+
+@contextlib.contextmanager
+def collected_rarely() -> Iterator[None]:
+    """Within: Python looks for garbage after `RARELY` objects, or as rarely as it did before."""
+    before = gc.get_threshold()
+    if not 0 < before[0] < RARELY:  # it never looks, or this is within another one
+        yield
+        return
+    gc.set_threshold(RARELY, *before[1:])
+    try:
+        yield
+    finally:
+        if gc.get_threshold()[0] == RARELY:  # nobody else has changed it
+            gc.set_threshold(*before)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a compilation does beside its passes: Python looks for garbage rarely, and LLVM's process
+starts."""
+
+import gc
+import sys
+
+import pytest
+
+import neptune_mlir
+from neptune_mlir import ops
+from neptune_mlir.codegen import llvm_child
+from neptune_mlir.driver import kernel
+from neptune_mlir.driver.garbage import RARELY, collected_rarely
+from neptune_mlir.driver.recipe import Recipe
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_garbage_is_looked_for_rarely_within_a_compilation(monkeypatch, tmp_path):
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path))
+    seen, raised = [], Recipe._program.func
+    monkeypatch.setattr(
+        Recipe, "_program",
+        property(lambda self: seen.append(gc.get_threshold()[0]) or raised(self)),
+    )  # fmt: skip
+    before = gc.get_threshold()
+    neptune_mlir.compile(ops.softmax())
+    assert set(seen) == {RARELY}
+    assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("first", [0, RARELY + 1])
+def test_whoever_looks_yet_more_rarely_keeps_that(first):
+    gc.set_threshold(first, 10, 10)
+    with collected_rarely():
+        assert gc.get_threshold()[0] == first
+    assert gc.get_threshold()[0] == first
+
+
+def test_one_within_another_ends_with_it_and_changes_by_others_stay():
+    gc.set_threshold(700, 10, 10)
+    with collected_rarely():
+        with collected_rarely():
+            pass
+        assert gc.get_threshold()[0] == RARELY
+    assert gc.get_threshold()[0] == 700
+    with collected_rarely():
+        gc.set_threshold(123, 10, 10)
+    assert gc.get_threshold()[0] == 123
+
+
+def test_the_process_of_llvm_starts_before_the_compiler_is_imported(monkeypatch):
+    started = []
+    monkeypatch.setattr(llvm_child, "start", lambda: started.append(None))
+    monkeypatch.setitem(sys.modules, "neptune_mlir.driver.recipe", None)
+    for target, wanted in (("cpu", 0), ("sm_90a", 1)):
+        asked = kernel.Asked("", "", target, None, "", None, None, 0)
+        with pytest.raises(ImportError):  # the compiler's, which comes after
+            kernel._recipe(asked)
+        assert len(started) == wanted

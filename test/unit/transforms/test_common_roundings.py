@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Sums of numbers that others see rounded: fused with their reader, or not at all."""
+
+import numpy as np
+import pytest
+
+from neptune_mlir.algebra.numerics.accuracy import EPSILON
+from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
+from neptune_mlir.frontend import notation as N
+from support.hostile_runs import cases_of, compiled, programs_of
+
+WHY = "subtracts it from what it adds up"
+
+
+def covariance(rows):
+    """Of y and of what has one number more than x. The mean of y leaves something: 9 of 37."""
+    p = N.Program("covariance")
+    i, j = p.axis("i", rows), p.axis("j", 37)
+    x, y = (p.input(name, i, j)[i, j] for name in "xy")
+    t = x + N.sum(abs((x + y) / 1000.0), j)
+    live = N.cast(j < 9, "f32")
+    count = N.sum(live, j)
+    p.output(N.sum(live * ((t - mean(t, live, count, j)) * (y - mean(y, live, count, j))), j), i)
+    return p
+
+
+def mean(t, live, count, j):
+    return N.sum(live * t, j) / count
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_the_mean_of_rounded_numbers_is_subtracted_from_them():
+    text = Source.of(covariance(256)).text
+    programs = programs_of(text, "cpu", compiled(text))
+    cases = cases_of(programs, [(256, 37)] * 2, ["x", "y"])
+    (case,) = (c for c in cases if c.name == "all floats: moves down at once")
+    (exact,) = programs.exact(case.arguments)
+    fused, unfused = (
+        np.median(np.abs(run(case.arguments)[0] / exact - 1)) / EPSILON["f32"]
+        for run in (programs.fused, programs.unfused)
+    )
+    assert fused <= 1.2 * unfused  # 2.2 times as much around the mean of numbers as they were
+
+
+def reasons(build):
+    p = N.Program("sums")
+    i, j = p.axis("i", 5), p.axis("j", 37)
+    for value in build(*(p.input(name, i, j)[i, j] for name in "xy"), j):
+        p.output(value, *value.axes)
+    _, facts = compiler.lower_text(Source.of(p).text, "program", "cpu", None, "fused")
+    return [r for r in facts["remarks"] if "not fused" in r and WHY in r]
+
+
+def centred(x, y, j):
+    t = 3.0 * (x + N.sum(y, j))
+    return t - N.sum(t, j) / 37.0
+
+
+def test_maps_are_readers_too():
+    assert reasons(lambda x, y, j: [centred(x, y, j)])
+
+
+def in_one_loop(x, y, j):
+    return [N.max(centred(x, y, j), j)]
+
+
+def of_its_own(x, y, j):
+    """Nobody subtracts the mean from what it is made of."""
+    t = x + N.sum(abs(y), j)
+    return [N.sum(t, j) / 37.0, N.max(y - N.sum(t, j), j)]
+
+
+@pytest.mark.parametrize("build", [in_one_loop, of_its_own])
+def test_nothing_is_kept_apart_without_a_reason(build):
+    assert not reasons(build)
