@@ -115,7 +115,8 @@ class Chip:
 
     def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
         """Thread 0 adds 1 to the word at address `other`, of another device, and waits until that
-        at `own` is not 0, from which it takes 1: at most `timeout` milliseconds. (Addresses are i64.)"""
+        at `own` is not 0, from which it takes 1: at most `timeout` milliseconds.
+        (Addresses are i64.)"""
         raise NotImplementedError
 
     def let_next_start(self) -> None:
