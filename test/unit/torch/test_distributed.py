@@ -266,9 +266,9 @@ def solve():
     split_vjp(ops.linear_cross_entropy(width=DIM), ["j"])
 
 
-def check(size, compiled=False):
+def check(size, compiled=False, cases=tuple(CASES)):
     solve()
-    found = run(size, list(CASES.items()), compiled=compiled)
+    found = run(size, [(name, CASES[name]) for name in cases], compiled=compiled)
     wrong = {
         name: values for name, values in found.items()
         if any(not isinstance(x, float) or not x <= TOLERANCE for x in values)
@@ -279,6 +279,12 @@ def check(size, compiled=False):
 @pytest.mark.filterwarnings("ignore")
 def test_two_processes():
     check(2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_four_processes():
+    """Forward and backward, of uneven lengths; all other cases of four run nightly."""
+    check(4, cases=("global, uneven", "decode", "linear and cross-entropy"))
 
 
 @pytest.mark.nightly
