@@ -72,10 +72,15 @@ IN_TWO = Attribute(
 )  # fmt: skip
 MEETS = Attribute(
     "meets", NUMBERS, "func.func",
-    "arguments with which programs meet those of another device: addresses of words, own ones and "
-    "the other device's, and milliseconds",
+    "arguments to meet those of another device by: addresses of own and other words, milliseconds",
     writers=("frontend.emit",),
-    readers=("codegen.gpu.meeting",),
+    readers=("codegen.gpu.meeting", "transforms.schedule.tile"),
+)  # fmt: skip
+FOLLOWED = Mark(
+    "followed", MARK, "func.func",
+    "a program behind it starts while it runs, and waits for it: its last kernel lets that start",
+    writers=("frontend.emit",),
+    readers=("codegen.distribute_tiles",),
 )  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",

@@ -115,8 +115,9 @@ class Chip:
         raise NotImplementedError
 
     def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
-        """Thread 0 sets the word at address `other`, of another device, and waits for that at `own`
-        to be set, which it sets back: at most `timeout` milliseconds each. (Addresses are i64.)"""
+        """Thread 0 adds 1 to the word at address `other`, of another device, and waits until that
+        at `own` is not 0, from which it takes 1: at most `timeout` milliseconds.
+        (Addresses are i64.)"""
         raise NotImplementedError
 
     def let_next_start(self) -> None:

@@ -92,15 +92,16 @@ class Nvidia(Chip):
         guarded.store(access, size, vector, words)
 
     def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
-        late = "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\n"
+        # nobody waits for what is added: an answer from the other device takes a microsecond
         asm(
             "{\n.reg .pred p;\n.reg .b32 v;\n.reg .b64 t, u;\n"
             "setp.ne.b32 p, $3, 0;\n@p bra MET_${:uid};\n"
             "mul.wide.u32 u, $2, 1000000;\nmov.u64 t, %globaltimer;\nadd.u64 u, u, t;\n"
-            "TELL_${:uid}:\natom.cas.release.sys.global.b32 v, [$1], 0, 1;\n"
-            f"setp.eq.b32 p, v, 0;\n@p bra TOLD_${{:uid}};\n{late}bra TELL_${{:uid}};\n"
-            "TOLD_${:uid}:\natom.cas.acquire.sys.global.b32 v, [$0], 1, 0;\n"
-            f"setp.eq.b32 p, v, 1;\n@p bra MET_${{:uid}};\n{late}bra TOLD_${{:uid}};\n"
+            "red.release.sys.global.add.u32 [$1], 1;\n"
+            "WAIT_${:uid}:\nld.acquire.sys.global.b32 v, [$0];\n"
+            "setp.ne.b32 p, v, 0;\n@p bra TOLD_${:uid};\n"
+            "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\nbra WAIT_${:uid};\n"
+            "TOLD_${:uid}:\nred.relaxed.sys.global.add.u32 [$0], -1;\n"
             "MET_${:uid}:\n}",
             "l,l,r,r,~{memory}", [own, other, timeout, thread],
         )  # fmt: skip

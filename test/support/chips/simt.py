@@ -215,7 +215,7 @@ class Block:
         text = op.attributes["asm_string"]
         if "setp.gt.s32 p" in text:
             return self._guarded(text, operands, mask)
-        if "atom.cas.release.sys" in text:
+        if "red.release.sys" in text:
             own, other, timeout, thread = operands
             for t in np.flatnonzero(mask & (thread == 0)):
                 assert self.memory.met is not None and timeout[t] > 0
