@@ -66,15 +66,20 @@ def added_in_pairs(value: Array, axis: int) -> Array:
     """The sums along a dimension, to the bit as NumPy adds up what lies in a row: eight sums side
     by side, and these in pairs. Inputs stay next to each other in memory, so no array is turned,
     and each addition is one of whole inputs."""
-    length, before = value.shape[axis], (slice(None),) * axis
+    length = value.shape[axis]
     whole = length - length % LANES
-    lanes = value[(*before, slice(LANES))]
+
+    def along(of: Array, *part: int | None) -> Array:
+        at = (*(slice(None),) * axis, slice(*part))
+        return of[at]
+
+    lanes = along(value, LANES)
     for first in range(LANES, whole, LANES):
-        lanes = lanes + value[(*before, slice(first, first + LANES))]
+        lanes = lanes + along(value, first, first + LANES)
     while lanes.shape[axis] > 1:
-        lanes = lanes[(*before, slice(0, None, 2))] + lanes[(*before, slice(1, None, 2))]
+        lanes = along(lanes, 0, None, 2) + along(lanes, 1, None, 2)
     for k in range(whole, length):
-        lanes = lanes + value[(*before, slice(k, k + 1))]
+        lanes = lanes + along(value, k, k + 1)
     return lanes + value.dtype.type(0)  # a sum begins with 0, which has a sign
 
 
