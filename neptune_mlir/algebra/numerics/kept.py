@@ -66,15 +66,20 @@ def added_in_pairs(value: Array, axis: int) -> Array:
     """The sums along a dimension, to the bit as NumPy adds up what lies in a row: eight sums side
     by side, and these in pairs. Inputs stay next to each other in memory, so no array is turned,
     and each addition is one of whole inputs."""
-    length, before = value.shape[axis], (slice(None),) * axis
+    length = value.shape[axis]
     whole = length - length % LANES
-    lanes = value[(*before, slice(LANES))]
+
+    def part(array: Array, first: int, last: int, step: int = 1) -> Array:
+        place: Any = (slice(None),) * axis + (slice(first, last, step),)
+        return np.asarray(array[place])
+
+    lanes = part(value, 0, LANES)
     for first in range(LANES, whole, LANES):
-        lanes = lanes + value[(*before, slice(first, first + LANES))]
-    while lanes.shape[axis] > 1:
-        lanes = lanes[(*before, slice(0, None, 2))] + lanes[(*before, slice(1, None, 2))]
+        lanes = lanes + part(value, first, first + LANES)
+    while (count := lanes.shape[axis]) > 1:
+        lanes = part(lanes, 0, count, 2) + part(lanes, 1, count, 2)
     for k in range(whole, length):
-        lanes = lanes + value[(*before, slice(k, k + 1))]
+        lanes = lanes + part(value, k, k + 1)
     return lanes + value.dtype.type(0)  # a sum begins with 0, which has a sign
 
 
