@@ -72,10 +72,15 @@ IN_TWO = Attribute(
 )  # fmt: skip
 MEETS = Attribute(
     "meets", NUMBERS, "func.func",
-    "arguments with which programs meet those of another device: addresses of words, own ones and "
-    "the other device's, and milliseconds",
+    "arguments to meet those of another device by: addresses of own and other words, milliseconds",
     writers=("frontend.emit",),
-    readers=("codegen.gpu.meeting",),
+    readers=("codegen.gpu.meeting", "transforms.schedule.tile"),
+)  # fmt: skip
+FOLLOWED = Mark(
+    "followed", MARK, "func.func",
+    "a program behind it starts while it runs, and waits for it: its last kernel lets that start",
+    writers=("frontend.emit",),
+    readers=("codegen.distribute_tiles",),
 )  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
@@ -578,8 +583,7 @@ READER = Attribute(
     writers=("transforms.hopper.tile_readers",),
     readers=(
         "codegen.nvidia.rings", "transforms.hopper.run_on_products",
-        "transforms.hopper.schedule_loops",
-        "transforms.hopper.tile_readers",
+        "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers",
     ),
 )  # fmt: skip
 RUNS_ON = Mark(
@@ -587,6 +591,11 @@ RUNS_ON = Mark(
     "its products run on into the next iteration, and are waited for there",
     writers=("transforms.hopper.run_on_products",),
     readers=("codegen.nvidia.specialized", "transforms.hopper.schedule_loops"),
+)  # fmt: skip
+AHEAD = Attribute(
+    "ahead", NUMBER, "neptune.mma_start", "how many eighths of its instructions stand there: the "
+    "others stand between the elements of what follows",
+    writers=(_PIPELINE,), readers=("codegen.nvidia.specialized",),
 )  # fmt: skip
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",
