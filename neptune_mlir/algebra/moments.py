@@ -355,8 +355,7 @@ def _of_sum(
     count = chain.at(accumulate(chain, f"{total.attr}.count", body, keep, dtype))
     near = make("div", total, make("cast", count, dtype=total.dtype))
     own = chain.linear.mul(outer, chain.linear.poly(factor or const(1.0, dtype)))
-    plain = weight.keys() == {()} and any(t.op == "exp" for m in own for t, _ in m)
-    if not keep and not plain and not _alike(weight, own):  # (exponentials would need a reference)
+    if not (keep or _alike(weight, own) or (weight.keys() == {()} and _exponential(own))):
         near = _coefficient(chain, total.attr, outer, data, factor, dtype)
     elif chain.facts.sign(chain.raw(count.attr)) != 1:
         if keep:
@@ -389,6 +388,11 @@ def _gap(chain: Chain, near: Term, reference: Term, whole: Term, rest: Term) -> 
     pieces = make("add", make("abs", missing), make("abs", rest))
     close = make("lt", pieces, make("mul", make("abs", reference), const(0.5, dtype)))
     return make("select", close, make("sub", missing, rest), make("sub", near, reference))
+
+
+def _exponential(weight: Poly) -> bool:
+    """Whether weights would need a reference of their own to be summed."""
+    return any(t.op == "exp" for m in weight for t, _ in m)
 
 
 def _alike(a: Poly, b: Poly) -> bool:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Nodes of an ONNX model as other nodes, where torch-mlir's conversion does not know them.
 
-`simplified` writes attention, root-mean-square norms and the fused norms and activations of ONNX
-Runtime as plain nodes. `defined` replaces nodes by the functions that ONNX itself defines them by.
+`simplified` writes attention, root-mean-square norms, products of several operands, and the fused
+norms and activations of ONNX Runtime as plain nodes. `defined` replaces nodes by the functions that
+ONNX itself defines them by.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def defined(model: ModelProto, names: Collection[str]) -> ModelProto | None:
     for node in reversed(made.graph.node):  # a definition's nodes come before its results
         place = next((places[o] for o in node.output if o in places), place)
         node.name = place
-    return _typed(made)
+    return folded(_typed(made))  # definitions compute shapes
 
 
 class _Nodes:
@@ -422,6 +423,32 @@ def _quick_gelu(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     return [w.op("Mul", x, w.op("Sigmoid", w.op("Mul", x, w.number(alpha, x))))]
 
 
+# ---- products ------------------------------------------------------------------------------------
+
+
+def _einsum(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    """Products of two operands, each with the axes of its result: of three, torch-mlir sums an axis
+    that all have when it multiplies the first two. None where it is one already."""
+    equation = "".join(_attributes(node)["equation"].decode().split())
+    given, arrow, kept = equation.partition("->")
+    if arrow and len(node.input) <= 2:
+        return None
+    if not arrow:
+        once = sorted(x for x in set(given) - set(".,") if given.count(x) == 1)
+        kept = "".join(["..." * ("..." in given), *once])
+    (made, *names), (axes, *others) = node.input, given.split(",")
+    if not names:
+        made = w.op("Einsum", made, equation=f"{axes}->{kept}")
+    for k, (name, own) in enumerate(zip(names, others, strict=True), 1):
+        left, later = kept, others[k:]
+        if later:
+            needed = dict.fromkeys(x for x in axes + own if x in kept.join(later) + kept)
+            left = "..." * ("." in needed) + "".join(x for x in needed if x != ".")
+        made = w.op("Einsum", made, name, equation=f"{axes},{own}->{left}")
+        axes = left
+    return [made]
+
+
 # ---- recurrent networks --------------------------------------------------------------------------
 
 _GATES = {"RNN": 1, "GRU": 2, "LSTM": 3}  # activations of a direction
@@ -470,5 +497,6 @@ _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]
     (RUNTIME, "BiasGelu"): _gelu,
     (RUNTIME, "FastGelu"): _gelu,
     (RUNTIME, "QuickGelu"): _quick_gelu,
+    ("", "Einsum"): _einsum,
     **{("", name): _both_ways for name in _GATES},
 }

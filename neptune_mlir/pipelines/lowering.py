@@ -352,8 +352,6 @@ class RaisedProgram:
             if widest and case.is_for_portable:
                 continue
             variant = next(self.variant(base, target, case), None)
-            if variant is not None and case.cuts and not variant.in_chunks:
-                continue  # what is reduced is so short that nothing is streamed
             text = "" if variant is None else str(variant.module)
             if variant is not None and text not in seen:
                 seen.add(text)
@@ -370,7 +368,10 @@ class RaisedProgram:
         schedule = case.schedule or base.facts["schedule"]
         bound = [way.bound(schedule, case.knob) for way in ways]
         bound = [way.bound(schedule, knob) if knob else way for way in bound]
-        return self.lowerings(target, bound, schedule=case.schedule, merged=case.merged)
+        for made in self.lowerings(target, bound, schedule=case.schedule, merged=case.merged):
+            if case.cuts and not made.in_chunks:
+                break  # what is reduced is so short that nothing is streamed
+            yield made
 
     def by(
         self, target: str, way: Way, level: str, schedule: str = "", merged: bool = False

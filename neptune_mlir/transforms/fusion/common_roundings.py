@@ -2,15 +2,20 @@
 """Sums of numbers that others see rounded.
 
     s = Σ_j |y_j|          r = Σ_j (x_j + s)          o = Σ_j (x_j + s - r / n) y_j
+    m = max_j |x_j|        r = Σ_j w_j (x_j / m)      o_j = x_j / m - r / Σ_j w_j
+    t_j = x_j / m          b = Σ_j t_j y_j / Σ_j t_j t_j                o_j = y_j - b t_j
 
-In one loop r is Σ x_j + n s: that of numbers which were not rounded. Whoever adds x_j and s itself
-and subtracts r / n from that has the common rounding of all x_j + s left. In the program as written
-both have it, and it cancels. So r is not fused with s, unless its reader is in the loop, too.
+In one loop r is Σ x_j + n s, and with 1 / m behind the loop the sum of w_j x_j: those of numbers
+which were not rounded. Whoever adds x_j and s itself, or divides by m, and subtracts what it makes
+of r has the common rounding of these numbers left, as has a coefficient of them that scales them.
+In the program as written both have it, and it cancels: nothing is left of an element that has all
+of the weight. So nothing moves out of these numbers, and r is not fused with s or m, unless its
+reader is in the loop, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Unsolvable
@@ -19,6 +24,7 @@ from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.transforms.fusion.groups import Group
 
 SUMS = ("add", "sub")
+ROUNDED = (*SUMS, "mul", "div")
 
 
 def refuse_seen_rounded(program: NestProgram, group: Group) -> None:
@@ -28,44 +34,64 @@ def refuse_seen_rounded(program: NestProgram, group: Group) -> None:
         nest = program.nests[key]
         if nest.combiner != "add" or not T.is_float(nest.dtype):
             continue
-        stream = loops.index(group.stream)
-        moved = {_placed(n) for n in _added(nest.body) if _shifts(n, group, stream)}
-        reader = _subtracted_in(program, group, key, moved) if moved else None
-        if reader:
-            raise Unsolvable(
-                key, "rounding", nest.body,
-                f"'{reader}' subtracts it from what it adds up, as that is rounded: in one pass it "
-                "would be the sum of other numbers",
-                "numerics=fast fuses it for data on which that does not matter",
-            )  # fmt: skip
-
-
-def _shifts(n: Term, group: Group, stream: int) -> bool:
-    """Whether a term is a sum of what varies along the stream and of a result of the group that
-    does not."""
-    if n.op not in SUMS or stream not in n.axes:
-        return False
-    fixed = (a for a in n.args if stream not in a.axes)
-    return any(r.attr in group.running for a in fixed for r in T.reads(a))
-
-
-def _subtracted_in(
-    program: NestProgram, group: Group, key: str, moved: set[Term]
-) -> str | None:
-    """A nest outside of the loop that has one of these terms less what is made of a reduction."""
-    made = {key}
-    for other, nest in program.nests.items():
-        if nest.kind == "map" and made & {r.attr for r in T.reads(nest.body)}:
-            made.add(other)
-        if other in group:
+        if not any(r.attr in group.running for r in T.reads(nest.body)):
             continue
-        for n in (n for n in T.walk(nest.body) if n.op in SUMS):
-            for own, taken in (n.args, n.args[::-1]):
-                if made.isdisjoint(r.attr for r in T.reads(taken)):
-                    continue
-                if moved & {_placed(a) for a in _added(own)}:
-                    return other
-    return None
+        stream = loops.index(group.stream)
+        seen = seen_rounded(program, key, lambda other: other not in group)
+        for number, reader in seen.items():
+            if stream in number.axes and any(r.attr in group.running for r in T.reads(number)):
+                raise Unsolvable(
+                    key, "rounding", nest.body,
+                    f"'{reader}' subtracts it from what it adds up, as that is rounded: in one "
+                    "pass it would be the sum of other numbers",
+                    "numerics=fast fuses it for data on which that does not matter",
+                )  # fmt: skip
+
+
+def seen_rounded(
+    program: NestProgram, key: str, by: Callable[[str], bool] = lambda other: True
+) -> dict[Term, str]:
+    """The numbers that a reduction adds up, and a nest, by which they are seen, that has them
+    beside what is made of the reduction."""
+    own: dict[Term, list[Term]] = {}
+    for n in _added(program.nests[key].body):
+        if n.op in ROUNDED:
+            own.setdefault(_placed(n), []).append(n)
+    found: dict[Term, str] = {}
+    made = {key}
+    for other, nest in program.nests.items() if own else ():
+        sources = {r.attr for r in T.reads(nest.body)}
+        if made.isdisjoint(sources):
+            continue
+        if nest.kind == "map":
+            made.add(other)
+        if by(other):
+            for number in _beside(nest.body, made):
+                found |= dict.fromkeys(own.get(_placed(number), ()), other)
+    return found
+
+
+def _beside(body: Term, made: set[str]) -> Iterator[Term]:
+    """What something that is made of these tensors is subtracted from, and what it scales, as a
+    coefficient that does not vary along with it, before it is subtracted."""
+    for n in (n for n in T.walk(body) if n.op in SUMS):
+        for own, taken in (n.args, n.args[::-1]):
+            if _reads(taken, made):
+                yield from _added(own)
+            if own.op == "mul":
+                for scaled, by in (own.args, own.args[::-1]):
+                    if _reads(by, made) and by.axes < scaled.axes and _is_scaled(scaled):
+                        yield scaled
+
+
+def _reads(t: Term, tensors: set[str]) -> bool:
+    return any(r.attr in tensors for r in T.reads(t))
+
+
+def _is_scaled(t: Term) -> bool:
+    """Whether a number is data times something, or over it, and no difference of data: those are
+    measured from references of their own."""
+    return t.op in ("mul", "div") and not any(m.op in SUMS and m.axes == t.axes for m in T.walk(t))
 
 
 def _placed(t: Term) -> Term:

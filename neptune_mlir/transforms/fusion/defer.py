@@ -29,18 +29,14 @@ from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.common_roundings import seen_rounded
 from neptune_mlir.transforms.fusion.inline_maps import inlined, kept_maps
-from neptune_mlir.transforms.fusion.plan import Fusion, plan_fusions
-from neptune_mlir.transforms.fusion.shared_numbers import shared_numbers
+from neptune_mlir.transforms.fusion.plan import plan_fusions
 from neptune_mlir.transforms.fusion.whole import is_small, wrong_in
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
 KEPT = 64  # decisions that are remembered
-SPLIT = (
-    "others subtract what they make of it from the numbers that it adds up; fused with what these "
-    "read, it would not add them up as they are rounded"
-)
 ROUNDS = 3  # plans that are made, each with fewer factors that move,
 MORE_ROUNDS = 16  # and, of programs that are judged as a whole, with fewer fusions
 
@@ -102,13 +98,14 @@ def _defer_all(program: NestProgram, numerics: str, apart: Collection[str]) -> d
     """Defer in every reduction that is not `apart`; what is left of each, by its key."""
     producers, rests = Ranges(), {}
     kept = kept_maps(program)
-    shared = {} if numerics == "fast" else shared_numbers(program)
+    asked = [k for k, nest in program.nests.items() if nest.combiner == "add"]
+    whole = {k: tuple(seen_rounded(program, k)) for k in asked if numerics != "fast"}
     for key in list(program.nests):
         program.put_body(key, inlined(program, program.nests[key].body, kept))
         if program.nests[key].kind == "reduce":
             producers.learn(key, program.nests[key].body)
-            whole = shared.get(key, ())
-            rest = None if key in apart else _defer_nest(program, key, numerics, producers, whole)
+            rest = (None if key in apart else
+                    _defer_nest(program, key, numerics, producers, whole.get(key, ())))  # fmt: skip
             if rest:
                 rests[key] = rest
     program.write()
@@ -175,11 +172,8 @@ def _decide(function: Any, numerics: str) -> Decision:
         plan = plan_fusions(now, numerics, written)
         decision.tested, decision.unknown = written.tested, written.unknown
         decision.definitions = {f.content: f.definition for f in plan}
-        split = _split_numbers(now, plan) - decision.apart.keys()
-        decision.apart |= dict.fromkeys(split, SPLIT)
         if written.refused:
             decision.kept |= written.refused if round < ROUNDS else set(rests)
-        if written.refused or split:
             continue
         wrong = wrong_in(NestProgram(function), now, plan, written) if whole else None
         if wrong is None:
@@ -190,19 +184,6 @@ def _decide(function: Any, numerics: str) -> Decision:
     decision.kept |= set(rests)  # nothing moves
     decision.tested, decision.unknown = {}, set()
     return decision
-
-
-def _split_numbers(program: NestProgram, plan: Collection[Fusion]) -> set[str]:
-    """The sums of chains that others, which are no part of them, read beside a number that the
-    chain has not got before its end."""
-    shared, found = shared_numbers(program), set()
-    for members in (fusion.group.running for fusion in plan):
-        for key in members:
-            for number, readers in shared.get(key, {}).items():
-                moves = any(read.attr in members for read in T.reads(number))
-                if moves and any(reader not in members for reader in readers):
-                    found.add(key)
-    return found
 
 
 def _mark(program: NestProgram, decision: Decision) -> None:

@@ -17,6 +17,7 @@ from neptune_mlir.driver.family import Family
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.driver.on_demand import LATER, Asked, OnDemand
 from neptune_mlir.driver.recipe import Recipe
+from neptune_mlir.frontend.notation import Program, sum
 from neptune_mlir.pipelines import gpu, nvvm
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets import tuned
@@ -152,6 +153,18 @@ def test_products_by_the_copy_engine():
 def test_programs_that_have_no_such_images():
     """Products in f32 whose rows may have whole chunks: what other rows get depends on these."""
     assert Recipe(asked(Source.of(ops.rms_norm_matmul()).text, "x")).begun() is None
+
+
+def test_products_of_rows_along_two_axes():
+    """A product that sums few elements streams nothing, whose chunks a schedule could cut."""
+    p = Program("rows")
+    b, i, j, k = p.axis("b", 4), p.axis("i", 16), p.axis("j", 12), p.axis("k", 16)
+    x, y = p.input("x", b, i, k), p.input("y", k, j)
+    p.output(sum(x[b, i, k] * y[k, j], k), b, i, j)
+    text = Source.of(p).text
+    found = OnDemand.begin("rows", lambda: Recipe(asked(text, "rows")))[0]
+    whole = compiler.compile_text(text, "rows", "sm_90a", None, None)
+    assert len(found.facts["images"]) == len(whole.facts["images"]) == 1
 
 
 def test_a_sketch_has_the_grids_of_the_plan():

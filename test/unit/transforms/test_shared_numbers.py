@@ -37,6 +37,21 @@ def test_one_weight_leaves_nothing(numbers):
         bundle = compiled(Source.of(p).text)
         found = Kernel.of_bundle(bundle, "program")(*arrays.values())
     assert (found[:, 7] == 0).all() and np.isfinite(found).all()
+    assert stays(bundle)
+
+
+def stays(bundle):
     remarks = bundle.facts["remarks"]
-    assert any("others subtract what they make of it" in r for r in remarks)
-    assert not any("deferred" in r for r in remarks)
+    apart = any("subtracts it from what it adds up" in r for r in remarks)
+    return apart and not any("deferred" in r for r in remarks)
+
+
+def test_a_coefficient_has_the_rounding_of_what_it_scales():
+    """t is the same number in both sums and behind them; equal data are all rounded alike."""
+    p = N.Program("residual")
+    i, j = p.axis("i"), p.axis("j")
+    x, y = p.input("x", i, j)[i, j], p.input("y", i, j)[i, j]
+    t = scaled(p, i, j, x)
+    p.output(y - N.sum(t * y, j) / N.sum(t * t, j) * t, i, j)
+    with tiny():
+        assert stays(compiled(Source.of(p).text))
