@@ -558,7 +558,8 @@ class Comparison:
             drawn = still & (away.step >= FURTHEST) & (not away.strangers)
             made = turned._by_row(turned._unfused) / np.where(drawn, 1.0, COARSER)
             limit = np.maximum(self.bound_of(made), np.where(made > GARBAGE, WORSE, 0.0) * made)
-            noise |= off <= limit * EPSILON[self.dtype] * self._sizes[0]
+            unit = EPSILON[self.dtype] * np.maximum(self._sizes[0], SMALLEST[self.dtype])
+            noise |= off <= limit * unit
             if not (over & ~noise).any():
                 return 0.0
             over &= ~noise
