@@ -120,7 +120,7 @@ def defined(model: ModelProto, names: Collection[str]) -> ModelProto | None:
     for node in reversed(made.graph.node):  # a definition's nodes come before its results
         place = next((places[o] for o in node.output if o in places), place)
         node.name = place
-    return _typed(made)
+    return folded(_typed(made))  # definitions compute shapes
 
 
 class _Nodes:

@@ -141,6 +141,16 @@ def test_products_along_axes_that_all_have(tmp_path, equation, shapes):
     np.testing.assert_allclose(neptune_mlir.compile(path)(*given), want, rtol=1e-5, atol=1e-5)
 
 
+def test_a_loss_by_its_definition_whose_shapes_are_computed(tmp_path):
+    """A Reshape to a computed shape had a result of no axes."""
+    nodes = [Node("SoftmaxCrossEntropyLoss", ["x", "ids"], ["y"], reduction="none")]
+    inputs, x, ids = {"x": [3, 5, 2], "ids": [3, 2]}, f32(3, 5, 2), RNG.integers(0, 5, (3, 2))
+    path = save(tmp_path / "f.onnx", nodes, inputs, {"y": [3, 2]}, opset=17)
+    weights = softmax(x.swapaxes(1, 2).astype(np.float64))
+    want = -np.log(np.take_along_axis(weights, ids[..., None], -1)[..., 0])
+    np.testing.assert_allclose(neptune_mlir.compile(path)(x, ids), want, rtol=1e-5)
+
+
 def test_two_steps_of_a_recurrent_layer(tmp_path):
     path = save(
         tmp_path / "f.onnx",

@@ -180,6 +180,18 @@ def test_an_error_that_is_rare_and_large_is_looked_for():
     assert right(0.04, 1e4, 0.0, 4) == 0
 
 
+@pytest.mark.parametrize("off", [40.0, 100.0, 1e4])
+def test_an_error_of_one_input_is_not_rare(off):
+    """Of ties, say: no number of runs in which there are none evens it out."""
+    x = rounded(np.random.default_rng(0).standard_normal((1, 16)), "f32")
+
+    def fused(a):
+        return 1 + EPSILON["f32"] * np.array([off if np.array_equal(a, x) else 0.0])
+
+    exact = lambda a: np.ones(1)  # noqa: E731
+    assert not judge(programs(fused, exact, exact), [x])[0].ok
+
+
 def test_roundings_that_no_last_place_moves_are_luck_too():
     """x - 1e4 rounds x to 1e-3: inputs that differ in the last place are all rounded alike."""
 
