@@ -237,9 +237,10 @@ class Chain:
         """Whether none of them can overflow or vanish where the program as written does not."""
         return self.ranges is None or self.ranges.all_inside(terms)
 
-    def require_range(self, t: Term) -> None:
-        """Raises Unsolvable where a value may leave the range of the program as written."""
-        found = None if self.ranges is None else self.ranges.outside(t)
+    def require_range(self, t: Term, powers: bool = False) -> None:
+        """Raises Unsolvable where a value may leave the range of the program as written; `powers`:
+        it does, by those of an exponential."""
+        found = None if self.ranges is None else t if powers else self.ranges.outside(t)
         if found is not None:
             raise self.fail(
                 "range", found, "it may overflow or vanish where the program as written does not",

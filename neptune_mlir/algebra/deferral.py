@@ -149,7 +149,7 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
         return invariant(u) and not stays
 
     found = split(t, moves)
-    if found.trivial or fits(found):
+    if found.trivial or (fits(found) and not has_powers(found.rest)):
         return found
     best = Split(t)
     free: set[Any] = set()
@@ -160,9 +160,19 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
             return moves(u) and all(_key(n) in allowed for n in walk(u) if n.is_leaf)
 
         trial = split(t, may_move)
-        if not trial.trivial and fits(trial):
+        if not trial.trivial and fits(trial) and not has_powers(trial.rest):
             best, free = trial, allowed
     return best
+
+
+def has_powers(t: Term) -> bool:
+    """Whether an exponential is multiplied with itself: of its range half is left, or less, where
+    what divided it first (the largest of a row that masks hide) has moved behind."""
+    for n in walk(t):
+        exponentials = [f for f in _factors(n) if f.op == "exp"] if n.op == "mul" else []
+        if len(set(exponentials)) < len(exponentials):
+            return True
+    return False
 
 
 def _is_far(t: Term) -> bool:

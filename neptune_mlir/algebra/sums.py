@@ -207,6 +207,9 @@ def move_unsafe(chain: Chain, part: Part) -> Part:
 def _keep_in_range(chain: Chain, part: Part, dtype: str) -> Part:
     """Factors that only shrink stay, where the data alone might leave the range."""
     shrinks = [(t, e) for t, e in part.behind if t.op != "exp" and safe(chain, t, e)]
+    divided = any(e < 0 and t.op != "exp" for t, e in part.behind)
+    if divided and any(t.op == "exp" and e > 1 for t, e in part.data):  # as `deferral.has_powers`
+        chain.require_range(mono_term(part.data, part.coefficient, dtype), powers=True)
     if not shrinks or chain.in_range(mono_term(part.data, part.coefficient, dtype)):
         return part
     behind = make_mono(f for f in part.behind if f not in shrinks)

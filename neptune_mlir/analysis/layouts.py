@@ -99,9 +99,40 @@ class Layout:
         return regs[:, None] + threads[None]
 
     @functools.cached_property
+    def _outside(self) -> np.ndarray:
+        """Of each position held, whether it lies outside the tile along each dimension."""
+        return np.asarray(self.positions >= np.array(self.shape, dtype=np.int64))
+
+    @functools.cached_property
+    def beyond(self) -> tuple[bool, ...]:
+        """Along which dimensions some position held lies outside the tile."""
+        return tuple(bool(self._outside[..., d].any()) for d in range(len(self.shape)))
+
+    @property
     def padded(self) -> bool:
         """Whether some position held lies outside the tile."""
-        return bool((self.positions >= np.array(self.shape, dtype=np.int64)).any())
+        return any(self.beyond)
+
+    @functools.cached_property
+    def missing(self) -> frozenset[int]:
+        """The registers that hold no element of the tile in any thread."""
+        nowhere = np.asarray(self._outside.any(axis=-1)).all(axis=1)
+        return frozenset(map(int, np.flatnonzero(nowhere)))
+
+    def digits_of(self, dim: int, part: str) -> list[tuple[int, int]]:
+        """Stride and size of the digits of `part` along one dimension."""
+        return [(d.stride, d.size) for d in getattr(self, part) if d.dim == dim]
+
+    def run_along(self, dim: int) -> int:
+        """How many neighbours along a dimension a thread holds in whole runs, up to a chunk of
+        bytes; 1 of a padded tile."""
+        run, mine = 1, sorted(self.digits_of(dim, "reg"))
+        for stride, size in mine:
+            run *= size if stride == run else 1
+        run = math.gcd(CHUNK, run)
+        steps = [stride for part in ("lane", "warp") for stride, _ in self.digits_of(dim, part)]
+        steps += [stride for stride, _ in mine if stride >= run]
+        return run if all(step % run == 0 for step in steps) and not self.padded else 1
 
     def digits_along(self, dims: Iterable[int], part: str) -> list[tuple[int, Digit]]:
         """The digits of `part` along `dims`, each with the distance between its values."""
@@ -329,7 +360,7 @@ def operand_a(
 ) -> Layout:
     """A fragments for the product that `accumulator` lays out."""
     m_step = -(-shape[m] // warps.m)
-    blocks = [(k, shape[k], instruction.k), (m, m_step, instruction.m)]
+    blocks = [*_depth(k, shape[k], instruction), (m, m_step, instruction.m)]
     warp = warps.digits(m, None, m_step, 0)
     return _fragment(shape, instruction.a, {"m": m, "k": k}, blocks, warp)
 
@@ -363,7 +394,7 @@ def operand_b(
 ) -> Layout:
     """B fragments for the product that `accumulator` lays out."""
     n_step = -(-shape[n] // warps.n)
-    blocks = [(k, shape[k], instruction.k), *_columns(n, n_step, instruction)]
+    blocks = [*_depth(k, shape[k], instruction), *_columns(n, n_step, instruction)]
     warp = warps.digits(None, n, 0, n_step)
     return _fragment(shape, instruction.b, {"n": n, "k": k}, blocks, warp)
 
@@ -371,6 +402,11 @@ def operand_b(
 def _columns(n: int, extent: int, i: MatrixInstruction) -> list[tuple[int, int, int]]:
     """The pieces along n: those that take turns with columns, and the next ones."""
     return [(n, i.columns, 1), (n, extent, i.n * i.columns)]
+
+
+def _depth(k: int, extent: int, i: MatrixInstruction) -> list[tuple[int, int, int]]:
+    """The pieces along k: those whose elements a thread has side by side, and the next ones."""
+    return [(k, i.runs * i.run, i.run), (k, extent, i.k * i.runs)]
 
 
 def _fragment(

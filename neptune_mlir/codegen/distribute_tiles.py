@@ -23,7 +23,7 @@ from neptune_mlir.codegen.gpu.points import PointWriter
 from neptune_mlir.codegen.nvidia.instructions import Nvidia
 from neptune_mlir.codegen.nvidia.program_queue import declare_counters
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
-from neptune_mlir.dialects.attributes import CONSUMERS, POINTS, RESIDENT, TARGET, WARPS
+from neptune_mlir.dialects.attributes import CONSUMERS, FOLLOWED, POINTS, RESIDENT, TARGET, WARPS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text
 from neptune_mlir.targets.amd import AmdTarget
@@ -64,9 +64,10 @@ def _overlap(writers: Sequence[KernelWriter], host: GpuHost) -> None:
     if not host.in_place:  # else a result may have the memory of what another kernel reads
         beside = independent(host.kernels, [x.grid for x in host.launches], host.buffers)
     for number, writer in enumerate(writers):
-        writer.signature.follows = number > 0
+        writer.signature.follows = int(number > 0)
         writer.signature.independent = beside[number]
-        writer.is_followed = number + 1 < len(writers)
+        is_last = number + 1 == len(writers)
+        writer.is_followed = not is_last or FOLLOWED.on(writer.forall.parent)
         writer.waits_first = any(beside)
 
 

@@ -33,20 +33,17 @@ from neptune_mlir.dialects.attribute_types import (
 PRECISION = Attribute(
     "precision", TEXT, "func.func",
     "what the operands of products may be rounded to",
-    writers=("driver.compiler",),
-    readers=("dialects.program",),
+    writers=("driver.compiler",), readers=("dialects.program",),
 )  # fmt: skip
 NUMERICS = Attribute(
     "numerics", TEXT, "func.func",
     "which fused forms are good enough (`algebra/rules.py`)",
-    writers=("driver.compiler",),
-    readers=("dialects.program",),
+    writers=("driver.compiler",), readers=("dialects.program",),
 )  # fmt: skip
 DERIVED = Attribute(
     "derived", TEXTS, "func.func",
     "how the function was derived from another one",
-    writers=("frontend.emit",),
-    readers=("driver.explain", "driver.page.proofs"),
+    writers=("frontend.emit",), readers=("driver.explain", "driver.page.proofs"),
 )  # fmt: skip
 CHIP = Attribute(
     "chip", TEXT, "builtin.module",
@@ -54,14 +51,14 @@ CHIP = Attribute(
     writers=("pipelines.lowering",),
     readers=(
         "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.tiling.lower_to_tiles",
-        "transforms.fusion.inline_maps", "transforms.gpu.longest_first", "transforms.schedule.tile",
+        "transforms.fusion.inline_maps", "transforms.fusion.privatize",
+        "transforms.gpu.longest_first", "transforms.schedule.tile",
         "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",
     "the buffer of the torch program that the result is the new value of",
-    writers=("frontend.from_torch",),
-    readers=(),
+    writers=("frontend.from_torch",), readers=(),
 )  # fmt: skip
 IN_TWO = Attribute(
     "in_two", LISTS, "func.func",
@@ -71,10 +68,13 @@ IN_TWO = Attribute(
 )  # fmt: skip
 MEETS = Attribute(
     "meets", NUMBERS, "func.func",
-    "arguments with which programs meet those of another device: addresses of words, own ones and "
-    "the other device's, and milliseconds",
-    writers=("frontend.emit",),
-    readers=("codegen.gpu.meeting",),
+    "arguments to meet those of another device by: addresses of own and other words, milliseconds",
+    writers=("frontend.emit",), readers=("codegen.gpu.meeting", "transforms.schedule.tile"),
+)  # fmt: skip
+FOLLOWED = Mark(
+    "followed", MARK, "func.func",
+    "a program behind it starts while it runs, and waits for it: its last kernel lets that start",
+    writers=("frontend.emit",), readers=("codegen.distribute_tiles",),
 )  # fmt: skip
 CONSTANTS = Attribute(
     "constants", TEXTS, "func.func",
@@ -85,20 +85,17 @@ CONSTANTS = Attribute(
 CONSTANT_DATA = Attribute(
     "constants", DATA, "builtin.module",
     "the data of constants by SHA-256, as bytes",
-    writers=("transforms.linalg.lift_constants",),
-    readers=("dialects.constants",),
+    writers=("transforms.linalg.lift_constants",), readers=("dialects.constants",),
 )  # fmt: skip
 STORED = Attribute(
     "stored", TEXTS, "func.func",
     "the element type of each argument that is held as bytes; nothing for the others",
-    writers=("transforms.tiling.float8_bits",),
-    readers=("transforms.tiling.host_plan",),
+    writers=("transforms.tiling.float8_bits",), readers=("transforms.tiling.host_plan",),
 )  # fmt: skip
 BOUNDS = Attribute(
     "bounds", TEXTS, "func.func",
     "what each three results of a program that checks positions are of",
-    writers=("transforms.schedule.check_bounds",),
-    readers=("driver.bounds",),
+    writers=("transforms.schedule.check_bounds",), readers=("driver.bounds",),
 )  # fmt: skip
 EQUAL_DIMS = Attribute(
     "equal_dims", LISTS, "func.func",
@@ -130,8 +127,7 @@ AXES = Attribute(
 AXIS_NAMES = Attribute(
     "axis_names", TEXTS, "a nest",
     "what the program calls the loops",
-    writers=("dialects.nests",),
-    readers=("dialects.nests",),
+    writers=("dialects.nests",), readers=("dialects.nests",),
 )  # fmt: skip
 _HOLD = "transforms.hopper.hold_references"
 _PIPELINE = "transforms.hopper.pipeline_loops"
@@ -207,8 +203,7 @@ TILE = Attribute(
 TILE_FEW = Attribute(
     "tile_few", LISTS, "neptune.global",
     "tile sizes where a stream was cut into few chunks, the fewest first",
-    writers=("transforms.schedule.tile",),
-    readers=("transforms.tiling.lower_to_tiles",),
+    writers=("transforms.schedule.tile",), readers=("transforms.tiling.lower_to_tiles",),
 )  # fmt: skip
 TUNED = Attribute(
     "tuned", TABLE, "a fused op, its scf.forall, its gpu.func",
@@ -228,26 +223,22 @@ ONE_TILE = Mark(
 LONGER = Attribute(
     "longer", NUMBERS, "neptune.stream",
     "lengths from which on other tile sizes are better",
-    writers=("transforms.schedule.tile",),
-    readers=("pipelines.cases",),
+    writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
 )  # fmt: skip
 LONGER_FEW = Attribute(
     "longer_few", NUMBER, "neptune.stream",
     "a length from which on other tile sizes are better where a call has few rows",
-    writers=("transforms.schedule.tile",),
-    readers=("pipelines.cases",),
+    writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
 )  # fmt: skip
 ALIGNABLE = Mark(
     "alignable", MARK, "neptune.stream",
     "the copy engine could bring tiles of tensors whose rows only a call knows, were they aligned",
-    writers=("transforms.schedule.tile",),
-    readers=("pipelines.cases",),
+    writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
 )  # fmt: skip
 FEW_ROWS = Attribute(
     "few_rows", NUMBERS, "neptune.stream",
     "rows of a tile, of a stream in chunks, that are better where a call has few",
-    writers=("transforms.schedule.tile",),
-    readers=("pipelines.cases",),
+    writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
 )  # fmt: skip
 PRODUCT = Attribute(
     "product", NUMBERS, "neptune.stream",
@@ -258,26 +249,22 @@ PRODUCT = Attribute(
 CUT_ROWS = Attribute(
     "cut_rows", NUMBERS, "neptune.stream",
     "an axis, and the argument whose elements say where tiles of it begin",
-    writers=("transforms.schedule.cut_rows",),
-    readers=("transforms.tiling.lower_to_tiles",),
+    writers=("transforms.schedule.cut_rows",), readers=("transforms.tiling.lower_to_tiles",),
 )  # fmt: skip
 IN_ORDER = Attribute(
     "in_order", NUMBER, "scf.forall",
     "programs along the dimensions of the grid from this one on add to the same results",
-    writers=("transforms.tiling.lower_to_tiles",),
-    readers=("transforms.cpu.outline_kernels",),
+    writers=("transforms.tiling.lower_to_tiles",), readers=("transforms.cpu.outline_kernels",),
 )  # fmt: skip
 MERGED_ROWS = Attribute(
     "merged_rows", NUMBER, "func.func",
     "two axes are one of so many rows (0: only a call knows)",
-    writers=("transforms.fusion.merge_rows",),
-    readers=("pipelines.lowering",),
+    writers=("transforms.fusion.merge_rows",), readers=("pipelines.lowering",),
 )  # fmt: skip
 SPREADS = Mark(
     "spreads", MARK, "func.func",
     "merged rows read a tensor that a kernel of its own makes of one that has one of their axes",
-    writers=("transforms.fusion.merge_rows",),
-    readers=("pipelines.lowering",),
+    writers=("transforms.fusion.merge_rows",), readers=("pipelines.lowering",),
 )  # fmt: skip
 COMBINE = Attribute(
     "combine", TEXT, "a reduction whose combiner is no named one",
@@ -288,8 +275,7 @@ COMBINE = Attribute(
 IDENTITY = Attribute(
     "identity", ELEMENT, "a reduction with `neptune.combine`",
     "the identity of that combiner",
-    writers=("transforms.tiling.emit",),
-    readers=("codegen.triton.ttir_generic",),
+    writers=("transforms.tiling.emit",), readers=("codegen.triton.ttir_generic",),
 )  # fmt: skip
 
 # ---- kernels
@@ -346,14 +332,12 @@ WARPS = Attribute(
 BLOCKS = Attribute(
     "blocks", NUMBER, "scf.forall",
     "how many programs a multiprocessor has to have room for",
-    writers=("transforms.gpu.assign_layouts",),
-    readers=("codegen.gpu.kernels",),
+    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.kernels",),
 )  # fmt: skip
 HELD = Attribute(
     "held", NUMBER, "scf.forall",
     "registers of a thread that accumulators take, at most",
-    writers=("transforms.gpu.assign_layouts",),
-    readers=("codegen.gpu.kernels",),
+    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.kernels",),
 )  # fmt: skip
 POINTS = Attribute(
     "points", NUMBER, "scf.forall",
@@ -372,20 +356,17 @@ PLAN = Attribute(
 KERNELS = Attribute(
     "kernels", TEXT, "builtin.module",
     "what the GPU back end knows of each kernel, as JSON",
-    writers=("codegen.gpu.host",),
-    readers=("codegen.gpu.host",),
+    writers=("codegen.gpu.host",), readers=("codegen.gpu.host",),
 )  # fmt: skip
 SHARED_BYTES = Attribute(
     "shared", NUMBER, "gpu.func",
     "bytes of shared memory",
-    writers=("codegen.gpu.kernels",),
-    readers=(),
+    writers=("codegen.gpu.kernels",), readers=(),
 )  # fmt: skip
 GRID_KERNEL = Mark(
     "grid_kernel", MARK, "func.func",
     "a kernel of the CPU that the plan launches",
-    writers=("transforms.cpu.outline_kernels",),
-    readers=("codegen.cpu.vectorize_tiles",),
+    writers=("transforms.cpu.outline_kernels",), readers=("codegen.cpu.vectorize_tiles",),
 )  # fmt: skip
 
 # ---- layouts of tiles
@@ -405,7 +386,7 @@ ITERATION = Attribute(
     "iteration", TEXT, "a tile op",
     "which points of its loops each thread computes, as a layout",
     writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
-    readers=("analysis.layouts", "codegen.gpu.in_place", _HOLD),
+    readers=("analysis.layouts", "codegen.gpu.in_place", "transforms.gpu.defer_joins", _HOLD),
 )  # fmt: skip
 LAYOUT = Attribute(
     "layout", TEXT, "a tile op, a load or a copy",
@@ -423,15 +404,14 @@ LAYOUTS = Attribute(
     'the layout of each result; "" for a scalar',
     writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
-        "codegen.gpu.kernels", "transforms.hopper.lazy_rescaling", "transforms.hopper.loop_graph",
-        _PIPELINE,
+        "codegen.gpu.kernels", "transforms.gpu.defer_joins", "transforms.hopper.lazy_rescaling",
+        "transforms.hopper.loop_graph", _PIPELINE,
     ),
 )  # fmt: skip
 INSTRUCTION = Attribute(
     "instruction", TEXT, "a matmul",
     "the matrix instruction",
-    writers=("transforms.gpu.assign_layouts",),
-    readers=("codegen.gpu.compute",),
+    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.compute",),
 )  # fmt: skip
 SWAPPED = Mark(
     "swapped", MARK, "a matmul",
@@ -444,9 +424,8 @@ SWAPPED = Mark(
 )  # fmt: skip
 PARTIAL = Mark(
     "partial", MARK, "a sum",
-    "lanes keep their parts; a neptune.join_lanes adds them up",
-    writers=("transforms.gpu.defer_joins",),
-    readers=("codegen.gpu.compute",),
+    "threads keep their parts; a neptune.join_lanes adds them up",
+    writers=("transforms.gpu.defer_joins",), readers=("codegen.gpu.compute",),
 )  # fmt: skip
 STAGES = Attribute(
     "stages", NUMBER, "scf.for",
@@ -460,8 +439,7 @@ STAGES = Attribute(
 ROUGH = Mark(
     "rough", MARK, "math.exp, math.tanh, arith.divf",
     "few digits are enough: its result is rounded to 16 bits",
-    writers=("transforms.gpu.tolerance",),
-    readers=("codegen.gpu.compute", "codegen.gpu.scalars"),
+    writers=("transforms.gpu.tolerance",), readers=("codegen.gpu.compute", "codegen.gpu.scalars"),
 )  # fmt: skip
 
 # ---- running maxima that are kept
@@ -483,8 +461,7 @@ MEASURED = Attribute(
 REFERENCES = Attribute(
     "references", NUMBERS, "weights and factors of an online softmax",
     "the operands that are references",
-    writers=("transforms.gpu.keep_references",),
-    readers=("codegen.gpu.measured", _PIPELINE),
+    writers=("transforms.gpu.keep_references",), readers=("codegen.gpu.measured", _PIPELINE),
 )  # fmt: skip
 AGAIN = Mark(
     "again", MARK, "a matmul", "warps may do it again, on their own",
@@ -496,8 +473,7 @@ AGAIN = Mark(
 )  # fmt: skip
 LIKELY = Mark(
     "likely", MARK, "scf.if", "most iterations take its first side",
-    writers=("transforms.hopper.lazy_rescaling",),
-    readers=("transforms.hopper.schedule_loops",),
+    writers=("transforms.hopper.lazy_rescaling",), readers=("transforms.hopper.schedule_loops",),
 )  # fmt: skip
 WIDENS = Attribute(
     "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
@@ -556,8 +532,7 @@ RESIDENT = Mark(
 BOXED = Mark(
     "boxed", MARK, "scf.forall",
     "results are stored by the copy engine (TMA)",
-    writers=("transforms.hopper.specialize_warps",),
-    readers=("codegen.nvidia.specialized",),
+    writers=("transforms.hopper.specialize_warps",), readers=("codegen.nvidia.specialized",),
 )  # fmt: skip
 STAGE = Attribute(
     "stage", NUMBER, "an op of a pipelined loop",
@@ -577,8 +552,7 @@ READER = Attribute(
     writers=("transforms.hopper.tile_readers",),
     readers=(
         "codegen.nvidia.rings", "transforms.hopper.run_on_products",
-        "transforms.hopper.schedule_loops",
-        "transforms.hopper.tile_readers",
+        "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers",
     ),
 )  # fmt: skip
 RUNS_ON = Mark(
@@ -587,9 +561,13 @@ RUNS_ON = Mark(
     writers=("transforms.hopper.run_on_products",),
     readers=("codegen.nvidia.specialized", "transforms.hopper.schedule_loops"),
 )  # fmt: skip
+AHEAD = Attribute(
+    "ahead", NUMBER, "neptune.mma_start", "how many eighths of its instructions stand there: the "
+    "others stand between the elements of what follows",
+    writers=(_PIPELINE,), readers=("codegen.nvidia.specialized",),
+)  # fmt: skip
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales",
     "it may be skipped where all factors are 1",
-    writers=(_HOLD, _PIPELINE),
-    readers=("codegen.nvidia.specialized",),
+    writers=(_HOLD, _PIPELINE), readers=("codegen.nvidia.specialized",),
 )  # fmt: skip

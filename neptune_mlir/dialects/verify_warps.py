@@ -27,6 +27,8 @@ def join(op: Any) -> None:
     for distance in numbers_of(op, "distances"):
         if distance < 1 or distance & (distance - 1):
             raise Rejected(op, f"needs distances that are powers of two, got {distance}")
+    if len(numbers_of(op, "warps")) % 2:
+        raise Rejected(op, "needs a distance and a size for each digit of warps")
 
 
 @checked

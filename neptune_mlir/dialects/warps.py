@@ -27,17 +27,21 @@ class WarpAllOp(Neptune.Operation, name="warp_all"):
 
 
 class JoinLanesOp(Neptune.Operation, name="join_lanes"):
-    """Adds up what lanes of a warp hold apart: a tile of which each lane has a part of every
-    element. `distances` are those between the numbers of lanes that add up, one after another.
+    """Adds up what lanes of a warp, and warps, hold apart: a tile of which each thread has a part
+    of every element. `distances` are those between the numbers of lanes that add up, one after
+    another; `warps` has, of each digit of their numbers along which warps do, its distance and its
+    size.
 
-    Example: `%l = "neptune.join_lanes"(%part) {distances = array<i64: 1, 2>}
+    Example: `%l = "neptune.join_lanes"(%part) {distances = array<i64: 1, 2>, warps = array<i64>}
     : (tensor<128xf32>) -> tensor<128xf32>`
 
-    Rejected: a result of another type than the operand, a distance that is no power of two.
+    Rejected: a result of another type than the operand, a distance that is no power of two,
+    numbers of warps that are no pairs.
     """
 
     part: ext.Operand[Any]
     distances: Numbers
+    warps: Numbers
     result: ext.Result[Any]
 
     verify_invariants = staticmethod(verify_warps.join)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.attributes import DERIVED, IN_TWO, MEETS
+from neptune_mlir.dialects.attributes import DERIVED, FOLLOWED, IN_TWO, MEETS
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
 from neptune_mlir.dialects.scalars import Emitter, mlir_type
@@ -52,6 +52,8 @@ class _Emitter:
             IN_TWO.set(function, [[names.index(n), dim] for n, dim in program.in_two.items()])
         if program.meets:
             MEETS.set(function, [list(program.inputs).index(n) for n in program.meets])
+        if program.followed:
+            FOLLOWED.set(function)
         block = function.add_entry_block(
             [ir.Location.name(name, context=function.context) for name in program.inputs]
         )

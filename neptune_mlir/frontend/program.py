@@ -146,6 +146,7 @@ class Program:
             (`runtime.shards.in_two`), on chips where kernels can take them so.
         meets: scalar inputs with which its programs meet those of another device before they read
             anything (`codegen.gpu.meeting`), on chips where they can.
+        followed: whether such a program comes behind it.
 
     Raises:
         InputError: wherever a definition is wrong, with the line of Python that makes it.
@@ -161,6 +162,7 @@ class Program:
         self.notes: list[str] = []
         self.in_two: dict[str, int] = {}
         self.meets: tuple[str, ...] = ()
+        self.followed = False
         self._step_of: dict[tuple[Any, ...], str] = {}
 
     def axis(self, name: str, size: int | str | Expr | None = None) -> Axis:

@@ -176,7 +176,7 @@ def paged_attention(
     )
     position = cache.length - i.size + i
     s = sum(q[b, h, i, d] * numbers.widened(cache.at(k, shared, d)), d)
-    s = _scaled(s, of_key) * _scale(scale, head_dim)
+    s = _times(s, _scale(scale, head_dim), of_key)
     s = shaped(s, cache.keys - position, softcap, slope)
     if tree:
         s = where(_seen_in_tree(p, cache, b, i, q_len), s, -inf)
@@ -229,7 +229,7 @@ def latent_attention(
     position = cache.length - i.size + i
     of_latent = sum(q_latent[b, h, i, d] * numbers.widened(cache.at(rows, d)), d)
     of_rope = sum(q_rope[b, h, i, r] * numbers.widened(cache.at(rows, r + latent_dim)), r)
-    s = _scaled(of_latent + of_rope, of_row) * scale
+    s = _times(of_latent + of_rope, scale, of_row)
     s = _Mask(causal and q_len != 1, None).of(s, cache.exists, cache.keys, position)
     value, at_end = numbers.values(cache.at(rows, e), of_row, cache.exists)
     return _give(p, s, cache.keys, value, None, (b, h, i), e, dtype, return_lse, at_end)
@@ -323,7 +323,7 @@ def ragged_attention(
         here_too = (shared,) if kv_scales == "head" else (j, shared)
         of_key, of_value = (p.input(n, *at)[here_too] for n in ("k_scales", "v_scales"))
     s = sum(q[t, h, d] * numbers.widened(k[j, shared, d]), d)
-    s = _scaled(s, of_key) * _scale(scale, head_dim)
+    s = _times(s, _scale(scale, head_dim), of_key)
     s = shaped(s, j - position, softcap, slope)
     s = where((first <= j) & (j < end), s, -inf)
     value, at_end = numbers.values(v[j, shared, e], of_value)
@@ -424,6 +424,11 @@ def _check_cache(
 
 def _scaled(x: Expr, scale: Expr | None) -> Expr:
     return x if scale is None else x * scale
+
+
+def _times(s: Expr, scale: float, of_key: Expr | None) -> Expr:
+    """Scaled scores: by one product, where a key has a scale, too."""
+    return s * (scale if of_key is None else cast(of_key, s.dtype) * scale)
 
 
 def _scale(scale: float | None, head_dim: int) -> float:

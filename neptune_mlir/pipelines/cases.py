@@ -60,6 +60,7 @@ NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
 # Rows without products are cut from LONG_ROW elements on, where they are no more than half of
 # the multiprocessors: a program for each would leave the rest idle for 7 microseconds and more.
 LONG_ROW, FEW_PROGRAMS = 1 << 15, 2
+FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
 
@@ -356,6 +357,7 @@ class Conditions:
     def __init__(self, plan: Plan):
         """`plan`: of the program for any call."""
         self._plan = plan
+        self._fewest: Expression = _programs(plan)  # of plain rows, by any of their tiles
         # of merged rows, the tiles of the first variant, and which calls it is for
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
@@ -369,6 +371,8 @@ class Conditions:
         if case.product is not None and not case.schedule:
             return self._by_time(case)
         if not case.schedule or case.exact:
+            if not case.schedule:
+                self._fewest = ["min", self._fewest, _programs(variant)]
             return case.condition or few(case, self._plan, variant)
         key = case.rows, case.merged
         if case.schedule == "streamed":
@@ -433,15 +437,17 @@ class Conditions:
         return some
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
-        """The largest tiles: no more than half as many as the program for any call has, or so few
-        that they leave three quarters of the multiprocessors idle; where that program has the same
-        tiles, so few that it does not keep the multiprocessors busy. (All calls, where their rows
-        are known.) Smaller ones: no more than these, so that each holds all rows. Of results wider
-        than an instruction, that program is as good where it keeps the multiprocessors busy: a warp
-        of few rows computes with a tile for longer than the next one is on its way."""
+        """The largest tiles: no more than half of what the program for any call has, or FEWER_TILES
+        of what plain rows have with any tiles, or so few that they leave three quarters of the
+        multiprocessors idle; where the program for any call has the same tiles, so few that it does
+        not keep the multiprocessors busy. (All calls, where their rows are known.) Smaller ones: no
+        more than these, so that each holds all rows. Of results wider than an instruction, that
+        program is as good where it keeps the multiprocessors busy: a warp of few rows computes with
+        a tile for longer than the next one is on its way."""
         whole = _programs(self._plan)
         if self._largest is None:
-            half = ["le", ["mul", 2, tiles], whole]
+            fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
+            half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
             rule = ["or", half, ["le", ["mul", 4, tiles], ["multiprocessors"]]]
             if tiles == whole:
                 rule = ["lt", ["mul", BUSY[1], tiles], ["mul", BUSY[0], _places(tiles)]]

@@ -30,8 +30,8 @@ class Compiled:
     """Machine code for one architecture. `kernels` is, by name: threads, shared (bytes),
     registers, spills (bytes a thread), blocks_per_sm, resident (1: a launch has no more blocks
     than the chip runs at once), follows (1: the kernel waits by itself for the one before it in
-    the plan, so it may be launched while that runs). `facts`: what else the image says of
-    itself."""
+    the plan, so it may be launched while that runs; 2: for any before it). `facts`: what else the
+    image says of itself."""
 
     code: bytes
     kernels: dict[str, dict[str, int]]

@@ -241,7 +241,7 @@ class GpuExecutable:
             kernel = image.kernels[sized.launch.kernel]
             values = parameters(sized, arrays, self._driver, number, image.context)
             values += [ctypes.c_void_p(0)] * kernel.hidden
-            early = kernel.follows and bool(launches)
+            early = kernel.follows > (0 if launches else 1)
             launches.append(
                 PreparedLaunch(
                     kernel.function, self._blocks(kernel, sized.programs), kernel.threads,

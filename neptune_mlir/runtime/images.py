@@ -24,7 +24,7 @@ class LoadedKernel:
     """A kernel in a context, and the `module` that it is of. A launch asks for `dynamic` bytes of
     shared memory; `hidden` counts null pointers that follow its parameters. A launch has at most
     `blocks` blocks (0: one for each program). A kernel that `follows` waits by itself for those
-    before it."""
+    before it: 1: of the plan, 2: whatever they are of."""
 
     module: int
     function: ctypes.c_void_p
@@ -32,7 +32,7 @@ class LoadedKernel:
     dynamic: int
     hidden: int
     blocks: int
-    follows: bool
+    follows: int
 
 
 Need = tuple[bool, int, int]  # whether an array is a result, its number, bytes to be aligned to
@@ -135,7 +135,7 @@ def _load(
         blocks = facts["blocks_per_sm"] * multiprocessors if facts.get("resident") else 0
         kernels[name] = LoadedKernel(
             module, ctypes.c_void_p(function), facts["threads"], dynamic, facts.get("hidden", 0),
-            blocks, bool(facts.get("follows")),
+            blocks, int(facts.get("follows", 0)),
         )  # fmt: skip
     aligned = image.get("alignment", bundle.facts["alignment"])  # its own, with its own plan
     alignment = {(kind, number): unit for kind, number, unit in aligned}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,7 @@ class MatrixInstruction:
         together: how many of the chip's instructions side by side along m this is (see `wide`).
         columns: of this many pieces along n, number t has the columns t, t + `columns`, ...
             (see `spread`).
+        runs: of this many pieces along k, a thread has neighbours of A and B (see `along`).
         precision: what a program has to allow (`neptune.precision`) for its operands to be rounded
             so; "" where they are not.
         in_order: whether this is a form of another whose elements of k are in the order that the
@@ -56,6 +58,7 @@ class MatrixInstruction:
     together: int = 1
     precision: str = ""
     columns: int = 1
+    runs: int = 1
     in_order: bool = False
     neighbours: bool = False
 
@@ -65,6 +68,7 @@ class MatrixInstruction:
         side = f" x {self.together}" if self.together > 1 else ""
         side += f" / {self.columns}" if self.columns > 1 else ""
         order = (" in order" if self.in_order else "") + (" pairs" if self.neighbours else "")
+        order += f" runs {self.runs}" if self.runs > 1 else ""
         return f"{self.m // self.together}x{self.n}x{self.k} {self.operand}{order}{side}"
 
     def wide(self, count: int) -> MatrixInstruction:
@@ -101,10 +105,49 @@ class MatrixInstruction:
         )
         return replace(self, b=b, c=c, columns=count)
 
+    def along(self, count: int) -> MatrixInstruction:
+        """This instruction with other elements along k as its own: what a thread has of a row of A,
+        or of a column of B, in `count` pieces are neighbours, `run` of them a piece. (The sum does
+        not care.)"""
+        if count == 1:
+            return self
+        a, b = (_in_runs(text, count) for text in (self.a, self.b))
+        return replace(self, a=a, b=b, runs=count)
+
+    @property
+    def run(self) -> int:
+        """Elements along k that a thread has of a row of A."""
+        reg, _ = self.a.split(" lane")
+        return math.prod(int(d[1]) for d in _ALONG_K.finditer(reg))
+
     def column(self, piece: int) -> int:
         """The first column of a piece."""
         rest = piece % self.columns
         return (piece - rest) * self.n + rest
+
+    def depth(self, piece: int) -> int:
+        """The first element along k that lane 0 has of a piece."""
+        rest = piece % self.runs
+        return (piece - rest) * self.k + rest * self.run
+
+
+_ALONG_K = re.compile(r"k:(\d+)\*\d+")
+
+
+def _in_runs(text: str, count: int) -> str:
+    """A fragment whose registers along k are neighbours, in each of `count` pieces."""
+    step = 1
+
+    def moved(digit: re.Match[str]) -> str:
+        nonlocal step
+        made = f"k:{digit[1]}*{step}"
+        step *= int(digit[1])
+        return made
+
+    reg, lane = text.split(" lane")
+    reg = _ALONG_K.sub(moved, reg)
+    step *= count
+    return f"{reg} lane{_ALONG_K.sub(moved, lane)}"
 
 
 @dataclass(frozen=True)
@@ -187,7 +230,9 @@ class GpuTarget:
         """The matrix instruction with this label."""
         base, _, columns = label.partition(" / ")
         base, _, count = base.partition(" x ")
+        base, _, runs = base.partition(" runs ")
         base, pairs, _ = base.partition(" pairs")
         found = next(m for m in self.matrix if m.label == base).wide(int(count or 1))
         found = found.paired() if pairs else found
+        found = found.along(int(runs or 1))
         return found.spread(int(columns)) if columns else found

@@ -101,7 +101,7 @@ TILES = (
     ProductTile(3 * PANEL, 128), ProductTile(128, 3 * PANEL), ProductTile(128, 128),
     ProductTile(64, 128), ProductTile(64, 64),
 )  # fmt: skip
-STREAMED = (ProductTile(128, 128), ProductTile(64, 128))
+STREAMED = (ProductTile(128, 3 * PANEL), ProductTile(128, 128), ProductTile(64, 128))
 CUT = (ProductTile(128, 128), ProductTile(64, 128))
 
 

@@ -27,6 +27,7 @@ from neptune_mlir.targets.findings import ProgramFinding, program_digest
 ENVIRONMENT = "NEPTUNE_TUNING"
 _Item = TypeVar("_Item")
 ALL_LATE = 6  # more products than a loop has
+ALL_AHEAD = 8  # eighths of a product's instructions
 ABOUT = "What was measured to be best for kernels of warp groups (docs/tuning.md). An entry holds" \
     " for streams of at least `from` points."  # fmt: skip
 
@@ -106,9 +107,12 @@ class Choice:
         boxed: whether results may leave by the copy engine.
         keeps: whether iterations may keep their reference.
         blocks: that are to share a multiprocessor, where shared memory and registers allow.
-        early: whether an iteration loads vectors in front of its products, not beside them.
+        early: whether an iteration loads vectors in front of its products (1) or behind the start
+            of the first one (2), not beside arithmetic.
         late: how many products may run an iteration late, at most (`schedule-loops`).
         lefts: whether left factors that a program loads once stay in registers.
+        beside: how many eighths of a product's instructions are issued at its start, where others
+            can be between the elements of arithmetic; 0: all.
     """
 
     rows: int
@@ -121,9 +125,10 @@ class Choice:
     boxed: bool = True
     keeps: bool = True
     blocks: int = 1
-    early: bool = False
+    early: int = 0
     late: int = ALL_LATE
     lefts: bool = False
+    beside: int = 0
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)
@@ -186,7 +191,8 @@ class Entry:
 
 
 # what a choice may say beside its sizes: the least number and what it is a multiple of
-_NUMBERS = [("columns", 0, 16), ("slots", 0, 1), ("blocks", 1, 1), ("late", 0, 1)]
+_NUMBERS = [("columns", 0, 16), ("slots", 0, 1), ("blocks", 1, 1), ("late", 0, 1),
+            ("early", 0, 1), ("beside", 0, 1)]  # fmt: skip
 _TRUTHS = [f.name for f in fields(Choice) if isinstance(f.default, bool)]
 
 

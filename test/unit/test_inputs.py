@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import neptune_mlir
-from neptune_mlir.algebra.numerics.accuracy import TOLERANCE, frobenius, kinds
+from neptune_mlir.algebra.numerics.accuracy import TOLERANCE
+from neptune_mlir.algebra.numerics.norms import frobenius, kinds
 from neptune_mlir.cli.run import result_dtype
 from neptune_mlir.driver.compiler import compile_unfused
 from neptune_mlir.driver.inputs import random_inputs, to_float64

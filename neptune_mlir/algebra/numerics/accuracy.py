@@ -36,6 +36,8 @@ Both are measured against the program in float64. The rule, for every result:
 * Rounding is luck, most of all in results of few elements. What exceeds the bound is run again
   on inputs that differ in the last place, and the bound holds for the root mean square over these,
   which is known the better the more there are: what is close, or in few runs, is run more often.
+  An error of the first run of which no other of 256 has half, nor the program as written with
+  its sums in other orders, is that input's, and no luck.
 * A row that a change in the last place of the inputs moves by a quarter of its size or more has
   no digits to lose: errors up to that movement are accepted, and up to twice what the program as
   written makes of it with other roundings (below); so where most of these make another row of it.
@@ -76,7 +78,7 @@ Both are measured against the program in float64. The rule, for every result:
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
-  fused one may make what one of ROUNDINGS makes, and anything infinite or NaN where that overflows.
+  fused one may make what one of ROUNDINGS makes, and a NaN where that overflows.
 * A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
 """
 
@@ -90,6 +92,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics.float8 import LARGEST_FLOAT8, nearest_float8
+from neptune_mlir.algebra.numerics.norms import frobenius, kinds, norm
 
 Array = np.ndarray
 
@@ -117,7 +120,7 @@ OFF = 2.0**-6  # of the size of a row, at most: GARBAGE, where more range gives 
 DIGITS_OF_F32 = 24  # in bits
 LOST = 2.0**8  # ulps of a fused program where that makes a NaN, and nobody knows of what
 SMALL_PRODUCTS = 0.25  # of the error of an unfused program: less with more range, and range is why
-SELDOM = 16  # an error in one of so many runs is rare
+SELDOM, MANY = 16, 256  # an error in one of so many runs is rare; in so many the same is made again
 ALIKE = 4.0  # times as sensitive: inputs further away that are more so, or less, are others
 NOISE = 4.0**4  # how much worse where the unfused program is off by the row itself
 ANY = (0.0, 1.0, 3e4, -3e4)  # numbers in place of an infinity or a NaN
@@ -174,37 +177,10 @@ def ends(dtype: str) -> tuple[float, float]:
     return SMALLEST[held] * HEADROOM, LARGEST[held] / HEADROOM
 
 
-def kinds(values: Array) -> Array:
-    """Of each element: 0 finite, 1 +inf, 2 -inf, 3 NaN."""
-    if np.isfinite(values).all():
-        return np.zeros(np.shape(values), np.int8)
-    found = np.isposinf(values) + 2 * np.isneginf(values) + 3 * np.isnan(values)
-    return np.asarray(found, np.int8)
-
-
-def frobenius(got: Array, wanted: Array) -> float:
-    """Norm of the difference over that of `wanted`, where both are finite: the largest of several
-    runs, which the first dimension counts."""
-    both = (np.isfinite(got) & np.isfinite(wanted)).reshape(len(got), -1)
-    got, wanted = got.reshape(both.shape), wanted.reshape(both.shape)
-    error, scale = norm(np.where(both, got - wanted, 0.0), 1), norm(np.where(both, wanted, 0.0), 1)
-    return float((error / np.where(scale == 0, 1.0, scale)).max())
-
-
 def _spread(rows: Array, values: Array) -> Array:
     """What holds of rows, for each of their elements; the first dimension counts runs."""
     width = values.shape[-1] if values.ndim > 2 else 1
     return np.broadcast_to(rows[..., None], (*rows.shape, width)).reshape(values.shape)
-
-
-def norm(values: Array, axis: int | None = None) -> Array:
-    """Euclidean norms that do not overflow."""
-    # (the ufuncs themselves: rows are short and many, and methods cost as much again)
-    along: Any = {"axis": axis, "keepdims": axis is not None}
-    size = np.maximum.reduce(np.abs(values), initial=0.0, **along)
-    size = np.where(size > 0, size, 1.0)
-    total = np.sqrt(np.add.reduce(np.square(values / size), **along)) * size
-    return np.asarray(total if axis is None else total.squeeze(axis))
 
 
 @dataclass
@@ -219,6 +195,7 @@ class Comparison:
     within: float = 1.0  # what part of the bound is asked for
     step: float = 0.0  # the part of themselves by which the arguments of further runs move
     beside: float | None = None  # the excess on inputs further away, where that decides
+    in_orders: list[Array] = field(default_factory=list)  # `_unfused` of the first input
     runs: int = 0
     strangers: int = 0  # elements that are NaN or infinite, or finite, where they must not be
     example: str = ""
@@ -364,7 +341,7 @@ class Comparison:
                 if right[k].all():
                     break
                 there = kinds(rounded(rounded_so, self.dtype))
-                right[k] |= (of_fused[k] == there) | ((of_fused[k] != 0) & (there % 3 > 0))
+                right[k] |= (of_fused[k] == there) | ((of_fused[k] == 3) & (there % 3 > 0))
         self._count(~right, fused, unfused)
 
     def _garbage(self, unfused: Array, exact: Array, known: Array) -> Array:
@@ -424,6 +401,12 @@ class Comparison:
         both = np.isfinite(fused) & np.isfinite(unfused)
         apart = np.abs(np.where(both, fused - unfused, 0.0))
         self.difference = max(self.difference, float(apart.max(initial=0.0)))
+
+    def add_order(self, unfused: Any, exact: Any) -> None:
+        """The program as written on the first input, its sums in another order."""
+        of_one = Comparison(self.dtype)
+        of_one.add(unfused, unfused, exact)
+        self.in_orders += of_one._unfused
 
     def _by_row(self, errors: Sequence[Array]) -> Array:
         if not errors:
@@ -530,7 +513,22 @@ class Comparison:
             return float(np.inf)
         if self.beside is not None:
             return self.beside
-        return float(self._over_bounds().max(initial=0.0))
+        return float(max(self._over_bounds().max(initial=0.0), self.alone))
+
+    @property
+    def alone(self) -> float:
+        """The excess of the first run, where no other of many has half of its error: what rounding
+        makes on an input it makes beside it, too; an error of ties, or of zeros, is no luck."""
+        if self.runs < MANY:
+            return 0.0
+        fused, unfused = self._in_ulps(self._fused), self._in_ulps(self._unfused)
+        others = np.maximum(fused[1:].max(0), unfused.max(0))
+        if self.in_orders:
+            own = self._in_ulps(np.maximum.reduce(self.in_orders)[None])[0]
+            others = np.maximum(others, own)
+        others *= TIMES
+        alone = (fused[0] > others) & ~self._without_digits()
+        return float((fused[0] / self.bound_of(self._bases()))[alone].max(initial=0.0))
 
     def _judged_rows(self) -> Array:
         """The error of each row, where it counts."""

@@ -21,11 +21,10 @@ from neptune_mlir.algebra.numerics.accuracy import (
     bases,
     bound,
     ends,
-    kinds,
-    norm,
     rounded,
 )
 from neptune_mlir.algebra.numerics.judge import far_from_one
+from neptune_mlir.algebra.numerics.norms import kinds, norm
 
 STRANGE = 1e30  # an infinity or a NaN where there is none, nor is the program as written right
 

@@ -36,6 +36,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 
 FAR = (1e2, 1e3, 1e4, 1e6)  # means
 JUMP = 1e4
+VANISHING = 100.0  # exp(-100) is 26 times the least number of f32: a weight has hardly any digits
 # magnitudes: so that squares and products of them leave the range, or nearly
 MAGNITUDES = {
     "f8E4M3FN": (1e-2, 1e-1, 1e1, 1e2),
@@ -290,6 +291,11 @@ def _each_change(
         for size in MAGNITUDES[dtypes[floats[0]]]:
             each = {k: _rounding(_normal(size**0.5), dtypes[k]) for k in floats}
             yield f"all floats: magnitude {size**0.5:.0e}", each
+    scores = [k for k in floats if roles[k] == "score"]
+    for k in scores if len(scores) > 1 else ():
+        for size in VANISHING, -VANISHING:
+            alone = {other: _always(0.0) for other in scores}
+            yield f"{labels[k]}: alone, {size:g}", {**alone, k: _always(size)}
     for k in others:
         for name, form in found[k].items():
             for mean in ("mean 1e+02", "mean 1e+04"):

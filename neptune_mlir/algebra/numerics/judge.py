@@ -362,6 +362,11 @@ def _judged(
         )
     if not odd and any(c.strangers for c in found):  # is it so in the unfused program, too?
         return (yield from _judged(programs, besides, doubt, True))
+    if any(c.alone > programs.within for c in found):
+        for order in range(1, ORDERS + 1) if programs.reordered else ():
+            written = programs.unfused_in(order)(arguments)
+            for comparison, *of_one in zip(found, written, programs.exact(arguments), strict=True):
+                comparison.add_order(*of_one)
     return found
 
 

@@ -15,6 +15,9 @@ from neptune_mlir.algebra.numerics.accuracy import SMALLEST, Array
 from neptune_mlir.algebra.operators import OPERATORS
 from neptune_mlir.algebra.terms import Term, is_float, reads
 
+LANES, ROW = 8, 128  # of NumPy's sums: side by side, and in one go
+ADDED_UP = 16  # of so many sums as elements, NumPy adds each alone: calls cost more than points
+
 
 @dataclass
 class Kept:
@@ -57,6 +60,44 @@ def operated(n: Term, args: list[Array], turned: bool) -> Array:
     else:
         value = OPERATORS[n.op].array(*args)
     return value.transpose(rank - 1, *range(rank - 1)) if turned else value
+
+
+def added_in_pairs(value: Array, axis: int) -> Array:
+    """The sums along a dimension, to the bit as NumPy adds up what lies in a row: eight sums side
+    by side, and these in pairs. Inputs stay next to each other in memory, so no array is turned,
+    and each addition is one of whole inputs."""
+    length = value.shape[axis]
+    whole = length - length % LANES
+
+    def part(array: Array, first: int, last: int, step: int = 1) -> Array:
+        place: Any = (slice(None),) * axis + (slice(first, last, step),)
+        return np.asarray(array[place])
+
+    lanes = part(value, 0, LANES)
+    for first in range(LANES, whole, LANES):
+        lanes = lanes + part(value, first, first + LANES)
+    while (count := lanes.shape[axis]) > 1:
+        lanes = part(lanes, 0, count, 2) + part(lanes, 1, count, 2)
+    for k in range(whole, length):
+        lanes = lanes + part(value, k, k + 1)
+    return lanes + value.dtype.type(0)  # a sum begins with 0, which has a sign
+
+
+def is_row(value: Array, axis: int) -> bool:
+    """Whether NumPy adds up floats along a dimension in one go, were they next to each other."""
+    return bool(np.issubdtype(value.dtype, np.floating)) and LANES <= value.shape[axis] <= ROW
+
+
+def one_by_one(value: Array, digits: int) -> Array:
+    """The sum over the last dimension, from its start."""
+    length = value.shape[-1]
+    if not digits and length * ADDED_UP > value.size // length:
+        return np.add.accumulate(value, axis=-1)[..., -1]
+    total = value[..., 0]
+    for k in range(1, length):
+        total = total + value[..., k]
+        total = with_digits(total, digits) if digits else total
+    return total
 
 
 def with_digits(value: Array, digits: int) -> Array:

@@ -33,7 +33,13 @@ from neptune_mlir.algebra.numerics.evaluation import (
     overflown,
 )
 from neptune_mlir.algebra.numerics.judge import Programs, judge_each
-from neptune_mlir.algebra.numerics.kept import Kept, with_digits
+from neptune_mlir.algebra.numerics.kept import (
+    Kept,
+    added_in_pairs,
+    is_row,
+    one_by_one,
+    with_digits,
+)
 from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, SIGNS, block_of, way_of
 from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
@@ -74,7 +80,6 @@ CANCELLING = (
 )  # fmt: skip
 LEFT, TURNS = (2.0, 6.0), 3
 IN_PAIRS = 8  # NumPy adds rows that are shorter from their start, however they lie
-ADDED_UP = 16  # of so many sums as elements, NumPy adds each alone: calls cost more than points
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,11 @@ class NestStep:
             lengths = [n for k, n in enumerate(self.extents) if k in folded and n > 1]
             short = self.combiner == "add" and len(lengths) <= 1 and sum(lengths) < IN_PAIRS
             if folded[-1] == len(self.extents) - 1 and not short:  # in pairs, as they lie
+                last = len(self.extents)
+                alone = self.combiner == "add" and lengths == [value.shape[last]]
+                if alone and is_row(value, last):
+                    value = overflown(added_in_pairs(value, last), domain)
+                    return {self.key: _laid_out(value, domain, self.axes)}
                 value = np.ascontiguousarray(value)
             value = fold(self.combiner, value, domain, folded, self.extents[folded[0]], folded[0])
         return {self.key: _laid_out(value, domain, self.axes)}
@@ -220,27 +230,15 @@ def _added_in_order(
     if order == SIGNS or (order == HALVES and value.shape[-1] > 1):
         parts = value[..., ::2], value[..., 1::2]
         parts = (np.maximum(value, 0), np.minimum(value, 0)) if order == SIGNS else parts
-        first, second = (_one_by_one(part, domain.digits) for part in parts)
+        first, second = (one_by_one(part, domain.digits) for part in parts)
         total = first + second
         total = with_digits(total, domain.digits) if domain.digits else total
         return overflown(np.expand_dims(total, places), domain)
     if block > 1:
         value = np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, -value.shape[-1] % block)])
         value = value.reshape(*value.shape[:-1], -1, block)
-        value = _one_by_one(value, domain.digits)
-    return overflown(np.expand_dims(_one_by_one(value, domain.digits), places), domain)
-
-
-def _one_by_one(value: Array, digits: int) -> Array:
-    """The sum over the last dimension, from its start."""
-    length = value.shape[-1]
-    if not digits and length * ADDED_UP > value.size // length:
-        return np.add.accumulate(value, axis=-1)[..., -1]
-    total = value[..., 0]
-    for k in range(1, length):
-        total = total + value[..., k]
-        total = with_digits(total, digits) if digits else total
-    return total
+        value = one_by_one(value, domain.digits)
+    return overflown(np.expand_dims(one_by_one(value, domain.digits), places), domain)
 
 
 def _laid_out(value: Array, domain: Domain, axes: Sequence[int]) -> Array:

@@ -77,6 +77,6 @@ def _next(memory: Memory, array: Array, dim: int, distance: int, pointer: Any, e
 def limits_of(window: Window, layout: Layout) -> list[Any]:
     """Of each dimension, how many positions of a window exist (None: all that threads hold)."""
     return [
-        v if v is not None else (n if layout.padded else None)
-        for v, n in zip(window.valid, window.shape, strict=True)
+        v if v is not None else (n if reaches else None)
+        for v, n, reaches in zip(window.valid, window.shape, layout.beyond, strict=True)
     ]

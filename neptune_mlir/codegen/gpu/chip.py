@@ -7,6 +7,7 @@ of its target (`codegen/nvidia/instructions.py`, `codegen/amd/instructions.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -114,8 +115,9 @@ class Chip:
         raise NotImplementedError
 
     def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
-        """Thread 0 sets the word at address `other`, of another device, and waits for that at `own`
-        to be set, which it sets back: at most `timeout` milliseconds each. (Addresses are i64.)"""
+        """Thread 0 adds 1 to the word at address `other`, of another device, and waits until that
+        at `own` is not 0, from which it takes 1: at most `timeout` milliseconds.
+        (Addresses are i64.)"""
         raise NotImplementedError
 
     def let_next_start(self) -> None:
@@ -191,6 +193,8 @@ class Chip:
         Plain loads, as wide as neighbours in a fragment are neighbours in memory.
         """
         s, i = memory.s, operand.instruction
+        if i.runs > 1:
+            return self._in_runs(threads, memory, tile, operand)
         base = threads.base(operand.layout)
         piece = L.fragment_offsets(*((i.a, "m", "k") if operand.which == "a" else (i.b, "n", "k")))
         run = _run([offset[operand.deep == 1] for offset in piece], tile.layout.element)
@@ -214,6 +218,47 @@ class Chip:
                     return [loaded]
                 values += [loaded] if run == 1 else memory.unpack(loaded, run, element)
             return self.fragment(memory, values, together)
+
+        def fragments(row: int, depth: int, count: int) -> list[Any]:
+            return [fragment(at, depth) for at in range(row, row + count)]
+
+        return fragments
+
+    def _in_runs(
+        self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
+    ) -> Callable[[int, int, int], list[Any]]:
+        """The same where a thread has neighbours in several pieces along k, which it loads
+        together."""
+        s, i, size = memory.s, operand.instruction, tile.layout.element
+        base = threads.base(operand.layout)
+        piece = L.fragment_offsets(*((i.a, "m", "k") if operand.which == "a" else (i.b, "n", "k")))
+        extent, count = tile.layout.shape[operand.free], i.runs * i.run
+        width = math.gcd(count, CHUNK // size)
+        element = ir.Type.parse(tile.dtype)
+        loaded: dict[tuple[int, int], list[Any]] = {}  # by row, and first element along k
+
+        def run(row: int, start: int) -> list[Any]:
+            if (row, start) not in loaded:
+                position = list(base)
+                position[operand.free] = s.add(position[operand.free], row)
+                if extent < operand.step:  # what is padding repeats something that exists
+                    position[operand.free] = s.minimum(position[operand.free], extent - 1)
+                loaded[row, start] = values = []
+                for k in range(start, start + count, width):
+                    at = list(position)
+                    at[operand.deep] = s.add(position[operand.deep], k)
+                    offset = s.add(memory.shared_offset(tile.layout, at), tile.offset)
+                    kind = ir.VectorType.get([width], element)
+                    pointer = memory.shared_pointer(offset)
+                    vector = memory.load_element(pointer, kind, width * size)
+                    values += memory.unpack(vector, width, element)
+            return loaded[row, start]
+
+        def fragment(row: int, depth: int) -> Any:
+            turn = depth % i.runs
+            start = i.depth(depth - turn)
+            values = [run(row * operand.step + r, start)[turn * i.run + c] for r, c in piece]
+            return self.fragment(memory, values, i.together if operand.which == "a" else 1)
 
         def fragments(row: int, depth: int, count: int) -> list[Any]:
             return [fragment(at, depth) for at in range(row, row + count)]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
@@ -82,12 +82,16 @@ def _shared_quotients(g: Generic) -> list[Any]:
     return found
 
 
+Interleaved = Callable[[Iterable[Any], int], Iterable[Any]]  # values, and how many
+
+
 class Compute:
     """Emits the generics of a kernel. `scalar` gives a value of the tile program."""
 
     def __init__(self, s: Scalars, threads: Threads, memory: Memory, scalar: Callable[..., Any]):
         self.s, self.threads, self.memory, self.scalar = s, threads, memory, scalar
         self.parts: dict[Any, Any] = {}  # elements that were unpacked -> the word
+        self.interleaved: Interleaved = lambda values, _: values  # with other instructions
         self.in_turn = False  # whether elements are loaded where they are used: registers are short
 
     # ---- tiles as registers
@@ -248,7 +252,11 @@ class Compute:
                 return Held(out, made)
         if not g.reduced:
             if not (shared := _shared_quotients(g)):
-                return Held(out, list(self.evaluate(g, self._in_turn(g, tiles, iteration))))
+                left = self._left_alone(g, tiles, iteration)
+                made = self.evaluate(g, self._in_turn(g, tiles, iteration, set(left)))
+                found = iter(self.interleaved(made, iteration.registers - len(left)))
+                every = range(iteration.registers)
+                return Held(out, [left[r] if r in left else next(found) for r in every])
             points = self.points(g, tiles, iteration)
             for op in shared:
                 both = (self.evaluate(g, points, v) for v in op.operands)
@@ -257,8 +265,10 @@ class Compute:
         operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
         return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
 
-    def _in_turn(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Iterator[Point]:
-        """`points`, whose elements are loaded in turn."""
+    def _in_turn(
+        self, g: Generic, tiles: Sequence[Tile], iteration: Layout, without: Collection[int]
+    ) -> Iterator[Point]:
+        """`points`, whose elements are loaded in turn, `without` some registers."""
         positions = self.threads.positions(iteration)
         reads = [
             self._one_by_one(t, iteration, loops) if g.is_read(k) else None
@@ -266,7 +276,21 @@ class Compute:
         ]  # fmt: skip
         init = self.registers(tiles[-1], iteration, g.maps[-1]) if g.reads_init else None
         for r in range(iteration.registers):
-            yield [*(read and read(r) for read in reads), init and init[r]], positions[r]
+            if r not in without:
+                yield [*(read and read(r) for read in reads), init and init[r]], positions[r]
+
+    def _left_alone(
+        self, g: Generic, tiles: Sequence[Tile], iteration: Layout
+    ) -> dict[int, Any]:
+        """What an elementwise op leaves in registers that hold no element in any thread, where
+        something of its type is there: nobody reads it."""
+        kind = ir.RankedTensorType(g.result.type).element_type
+        for tile, loops in zip(tiles if iteration.missing else (), g.maps, strict=False):
+            if isinstance(tile, Held) and len(loops) == len(g.extents):
+                values = self.registers(tile, iteration, loops)
+                if all(values[r] is not None and values[r].type == kind for r in iteration.missing):
+                    return {r: values[r] for r in iteration.missing}
+        return {}
 
     def points(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Point]:
         """The elements of an elementwise op that a thread has."""
@@ -291,8 +315,13 @@ class Compute:
         found = reduction_of(g)
         assert found is not None, "assign-layouts sends other reductions to a loop"
         name, inner = found
-        groups = self._groups(iteration, g.maps[-1], out)
-        results = []
+        missing = iteration.missing
+        groups = [
+            [r for r in members if r not in missing]
+            for members in self._groups(iteration, g.maps[-1], out)
+        ]
+        start = self.registers(init, out)
+        results: list[Any] = []
         limits = [n if k in g.reduced else None for k, n in enumerate(iteration.shape)]
         padded = iteration.padded and any(
             (iteration.positions[..., k] >= iteration.shape[k]).any() for k in g.reduced
@@ -311,12 +340,15 @@ class Compute:
                     inside = self.memory.in_bounds(positions[r], limits)
                     value = self.s.select(inside, value, self._identity(name, value.type))
                 parts.append(value)
-            results.append(self.s.reduce(name, parts))
+            results.append(self.s.reduce(name, parts) if parts else None)
         if not PARTIAL.on(g.op):  # see `defer-joins`
-            results = [self._across_lanes(name, value, iteration, g) for value in results]
-        results = self._across_warps(name, results, iteration, g, out)
-        start = self.registers(init, out)
-        return [self.s.combine(name, a, b) for a, b in zip(start, results, strict=True)]
+            results = [v and self._across_lanes(name, v, iteration, g) for v in results]
+            along = [(n, d.size) for n, d in iteration.digits_along(g.reduced, "warp")]
+            results = self._across_warps(name, results, along, element_of(g.result), out)
+        return [
+            a if b is None else self.s.combine(name, a, b)
+            for a, b in zip(start, results, strict=True)
+        ]
 
     def _groups(self, iteration: Layout, kept: Sequence[int], out: Layout) -> list[list[int]]:
         """The registers that go into each register of the result."""
@@ -327,8 +359,11 @@ class Compute:
             groups[tuple(offset)].append(r)
         return [groups[w] for w in wanted]
 
-    def join(self, tile: Tile, distances: Sequence[int]) -> Tile:
-        """The sums of what lanes hold apart, that differ by these distances."""
+    def join(
+        self, tile: Tile, dtype: Any, distances: Sequence[int], warps: Sequence[tuple[int, int]]
+    ) -> Tile:  # fmt: skip
+        """The sums of what threads hold apart: lanes that differ by these distances, and warps
+        along these digits."""
         if not isinstance(tile, Held):  # zero in all lanes
             return tile
         values = list(tile.values)
@@ -336,6 +371,7 @@ class Compute:
             for distance in distances:
                 value = self.s.combine("arith.addf", value, self.shuffle(value, distance))
             values[k] = value
+        values = self._across_warps("arith.addf", values, warps, dtype, tile.layout)
         return Held(tile.layout, values)
 
     def _across_lanes(self, name: str, value: Any, iteration: Layout, g: Generic) -> Any:
@@ -368,25 +404,27 @@ class Compute:
         return self.s.chip.exchange(self.s, value, distance)
 
     def _across_warps(
-        self, name: str, values: list[Any], iteration: Layout, g: Generic, out: Layout
-    ) -> list[Any]:
-        """Combine what different warps reduced, through shared memory."""
-        along = iteration.digits_along(g.reduced, "warp")
+        self, name: str, values: list[Any], along: Sequence[tuple[int, int]], dtype: Any,
+        out: Layout,
+    ) -> list[Any]:  # fmt: skip
+        """Combine what different warps reduced, through shared memory; `along`: distance and size
+        of the digits of their numbers."""
         if not along:
             return values
         s, memory = self.s, self.memory
         count = 1
         number: Index = 0
-        for distance, d in along:
-            digit = s.mod(s.div(self.threads.warp, distance), d.size)
+        for distance, size in along:
+            digit = s.mod(s.div(self.threads.warp, distance), size)
             number = s.add(number, s.mul(digit, count))
-            count *= d.size
-        dtype = element_of(g.result)
+            count *= size
         layout = L.shared((count, *out.shape), element_bytes(dtype))
         found = []
         with memory.scratch(layout.bytes) as offset:
             tile = SharedTile(layout, offset, dtype)
             for value, position in zip(values, self.threads.positions(out), strict=True):
+                if value is None:
+                    continue
                 place = s.add(memory.shared_offset(layout, [number, *position]), tile.offset)
                 inside = memory.in_bounds(position, out.shape) if out.padded else None
                 with under(s, inside):
@@ -550,7 +588,7 @@ class Compute:
             return [
                 chip.fragment(
                     self.memory,
-                    [values[where[start(at) + r, i.k * depth + c]] for r, c in piece],
+                    [values[where[start(at) + r, i.depth(depth) + c]] for r, c in piece],
                     i.together if which == "a" else 1,
                 )
                 for at in range(row, row + count)

@@ -37,7 +37,7 @@ class KernelSignature:
     bounds: list[Any]
     outputs: int
     places: list[tuple[str, int]]
-    follows: bool = False  # starts early, and waits for the kernel before it
+    follows: int = 0  # it starts early, and waits for the kernel before it: 1: in the plan, 2: any
     independent: bool = False  # of what may run then: it waits at its end
     threads: int = 0
     shared: int = 0
@@ -53,7 +53,8 @@ class KernelFacts:
     Attributes:
         threads: of a block.
         shared: bytes of shared memory of a block.
-        follows: it may start before the kernel before it has ended, and waits by itself.
+        follows: it may start before the kernel before it has ended, and waits by itself; 1: that of
+            the plan, 2: whatever it is of.
         resident: a launch has no more blocks than the chip runs at once.
         specialized: its warps have roles (`partition-warps`).
         alignment: (kind, number, bytes): what the address and outer strides of an array have to
@@ -63,7 +64,7 @@ class KernelFacts:
     name: str
     threads: int
     shared: int
-    follows: bool
+    follows: int
     resident: bool
     specialized: bool
     alignment: tuple[tuple[str, int, int], ...]

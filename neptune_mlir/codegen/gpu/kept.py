@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.layouts import layout_of
+from neptune_mlir.analysis.layouts import Layout, layout_of
 from neptune_mlir.analysis.tiles import read_generic, shape_of
 from neptune_mlir.codegen.gpu.exponentials import AT_LEAST, EQUAL, LESS, are_small, within
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
@@ -59,7 +59,8 @@ class KeptLoop:
         if isinstance(start, Splat):
             return self.s.constant(0, self.s.i1)
         layout = self.layouts[self.guess.carried[0]]
-        return in_all_lanes(self.s, are_small(self.s, self.kernel.compute.registers(start, layout)))
+        references = self.kernel.compute.registers(start, layout)
+        return in_all_lanes(self.s, are_small(self.s, _of_rows(references, layout)))
 
     def write(self, tries: Any) -> Any:
         """Write an iteration that tries or not (i1); returns whether the next one is to."""
@@ -152,7 +153,8 @@ class KeptLoop:
             new = within(s, [old], EQUAL, float("-inf"))
             near = s.op("arith.ori", [new, within(s, [factor], AT_LEAST, LITTLE)], s.i1)
             stays = s.op("arith.andi", [stays, near], s.i1)
-        small = are_small(s, self._registers(self.guess.moved.results[0]))
+        moved = self.guess.moved.results[0]
+        small = are_small(s, _of_rows(self._registers(moved), self._layout_of(moved)))
         return in_all_lanes(s, s.op("arith.andi", [stays, small], s.i1))
 
     def _factor(self, tile: Any = None) -> Pieces:
@@ -162,3 +164,8 @@ class KeptLoop:
         return kernel.compute.pieces(
             g, kernel.oriented(g), k, tile or kernel.tile(self.factor), layout
         )
+
+
+def _of_rows(registers: Sequence[Any], layout: Layout) -> list[Any]:
+    """Those of registers that hold something of a row."""
+    return [v for r, v in enumerate(registers) if r not in layout.missing]

@@ -533,10 +533,12 @@ class KernelWriter:
         self.tiles |= before
 
     def _join(self, op: Any) -> None:
-        """What lanes left apart in partial sums (`defer-joins`), together."""
+        """What threads left apart in partial sums (`defer-joins`), together."""
         tile = self.tile(op.operands[0])
-        distances = list(ir.DenseI64ArrayAttr(op.attributes["distances"]))
-        self.tiles[op.results[0]] = self.compute.join(tile, distances)
+        distances, warps = (list(op.attributes[name]) for name in ("distances", "warps"))
+        along = list(zip(warps[::2], warps[1::2], strict=True))
+        joined = self.compute.join(tile, element_of(op.results[0]), distances, along)
+        self.tiles[op.results[0]] = joined
 
     def carried_layouts(self, op: Any, starts: Sequence[Any]) -> list[Layout | ResultView | None]:
         """Of each value that a loop carries: None for a scalar; a view is carried by name."""

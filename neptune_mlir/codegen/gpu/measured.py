@@ -49,8 +49,8 @@ class MeasuredOp:
         if self.mode == "small":
             self._by_plain_code(small=True)
         elif self.mode == "back":
-            factors = [taken_back(self.s, g) for g in self.references[-1]]
-            self.bind(factors)
+            held = self.kernel.tile(self.op.operands[REFERENCES.of(self.op)[-1]])
+            self.bind([taken_back(self.s, g) for g in self._values(held)])
         elif len(self.references) == 2:
             self._correct()
         else:
@@ -94,9 +94,10 @@ class MeasuredOp:
         if condition is not None:  # as in the maximum; not for the weights, or it stays around
             none, live = s.constant(float("-inf"), s.f32), compute.evaluate(g, points, condition)
             values = [s.select(c, x, none) for c, x in zip(live, values, strict=True)]
-        made: list[Any] = [None] * len(points)
-        for rows in self._together(list(dict.fromkeys(references))):
-            theirs = [r for r, reference in enumerate(references) if reference in rows]
+        made: list[Any] = list(values)  # of registers that hold no element, anything
+        held = [r for r in range(len(points)) if r not in iteration.missing]
+        for rows in self._together(list(dict.fromkeys(references[r] for r in held))):
+            theirs = [r for r in held if references[r] in rows]
             small = are_small_in_warp(s, [unguarded(s, reference) for reference in rows])
             weights = by_any_references(
                 s, [values[r] for r in theirs], [references[r] for r in theirs], small
@@ -106,8 +107,12 @@ class MeasuredOp:
         self.kernel.tiles[g.result] = Held(iteration.project(g.maps[-1]), made)
 
     def _registers(self, value: Any) -> list[Any]:
-        """What a thread holds of a row's reference or factor."""
+        """What a thread holds of the references or factors of rows that exist."""
         tile = self.kernel.tile(value)
+        missing = tile.layout.missing if isinstance(tile, Held) else ()
+        return [v for r, v in enumerate(self._values(tile)) if r not in missing]
+
+    def _values(self, tile: Any) -> list[Any]:
         if isinstance(tile, Splat):
             return [tile.value]
         assert isinstance(tile, Held)

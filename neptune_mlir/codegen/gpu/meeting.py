@@ -3,9 +3,13 @@
 (`neptune.meets`).
 
 What a join reads of another device is there when that device's join begins: its kernels run one
-after the other. So each program sets a word of the same program there, and waits for its own, which
-it takes back. The function's arguments are the addresses of both devices' words, own ones first,
-and milliseconds after which the kernel ends in an error; addresses of 0: nobody is to be met.
+after the other. So each program adds 1 to a word of the same program there, and waits for its own,
+from which it takes 1: the other device may have come to the next call by then, but no further. The
+function's arguments are the addresses of both devices' words, own ones first, and milliseconds
+after which the kernel ends in an error; addresses of 0: nobody is to be met.
+
+What it reads, kernels made that were launched just before, so where chips can it starts while these
+still run, though they are of another plan, and waits for them (`overlap.py`).
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ class Meeting:
                   if op.operation.name == kernel.forall.name]  # fmt: skip
         can = told and kernel.chip.meets and len(others) == 1
         made = Meeting(tuple(told) if can else ())
+        if made.arguments and kernel.target.overlaps_launches:
+            kernel.signature.follows = 2
         kernel.signature.operands = [
             ["value", str(kind), ["argument", k]]
             for kind, k in zip(made.types, made.arguments, strict=True)

@@ -9,6 +9,7 @@ thread may still be reading is written.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -241,7 +242,7 @@ class Memory:
         """
         size, last = element_bytes(dtype), len(layout.shape) - 1
         if size == 1 and dtype != "i1":
-            run = _run_of(layout, last)
+            run = layout.run_along(last)
             if run >= 4:
                 return self._read_runs(layout, pointer, last, run)
         first = layout.reg[0] if layout.reg else Digit(None, 1)
@@ -370,7 +371,8 @@ class Memory:
         return total
 
     def load_global(self, array: Array, window: Window, layout: Layout) -> list[Any]:
-        """The elements of a window that this thread holds; 0 outside of what exists."""
+        """The elements of a window that this thread holds; 0 outside of what exists. One that
+        holds no element of the tile in any thread has anything."""
         return list(self.load_each(array, window, layout))
 
     def load_each(self, array: Array, window: Window, layout: Layout) -> Iterator[Any]:
@@ -381,12 +383,13 @@ class Memory:
         if along is not None:
             yield from guarded.load(self, array, window, layout, vector, along)
             return
-        size = element_bytes(array.dtype) * vector
+        size, register = element_bytes(array.dtype) * vector, itertools.count()
         for inside, pointer in addresses(self, array, window, layout, vector, self.threads):
             wide = self.load_element(pointer, self._wide(array.dtype, vector), size)
             for value in [wide] if vector == 1 else self.unpack(wide, vector, kind):
                 value = self.from_memory(value, array.dtype)
-                yield s.select(inside, value, s.constant(0, value.type))
+                missing = next(register) in layout.missing
+                yield value if missing else s.select(inside, value, s.constant(0, value.type))
 
     def _wide(self, dtype: str, vector: int) -> Any:
         kind = self.memory_type(dtype)
@@ -552,16 +555,6 @@ def _neighbours_first(layout: Layout) -> tuple[Layout, list[int]]:
     register = {tuple(o): r for r, o in enumerate(layout.offsets(layout.reg))}
     moved = dataclasses.replace(layout, reg=reg)
     return moved, [register[tuple(o)] for o in moved.offsets(reg)]
-
-
-def _run_of(layout: Layout, last: int) -> int:
-    """How many neighbours along dimension `last` a thread holds in one piece; 1 of padded ones."""
-    digits = [d for d in layout.reg if d.dim == last]
-    run = math.gcd(CHUNK, next((d.size for d in digits if d.stride == 1), 1))
-    others = [d for part in (layout.reg, layout.lane, layout.warp) for d in part
-              if d.dim == last and d.stride != 1]  # fmt: skip
-    whole = all(d.stride % run == 0 for d in others) and not layout.padded
-    return run if whole else 1
 
 
 def _is_part(window: Window) -> bool:

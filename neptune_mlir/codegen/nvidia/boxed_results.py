@@ -135,7 +135,8 @@ class BoxedResults:
         own = layout.shape[1] * along // (kernel.groups * warp_groups.GROUP_WARPS)
         hopper.await_boxes()
         hopper.converge()
-        staged_rows.stage_sums(memory, threads, layout, values, place, own)
+        beside = kernel.issued.interleaved
+        staged_rows.stage_sums(memory, threads, layout, values, place, own, beside)
         hopper.publish_tile()
         hopper.converge()
         corner = list(window.offsets)

@@ -23,9 +23,10 @@ from neptune_mlir.analysis.tiles import (
     read_generic,
     shape_of,
 )
-from neptune_mlir.codegen.gpu.memory import Memory
+from neptune_mlir.codegen.gpu.memory import Memory, SharedTile
 from neptune_mlir.codegen.gpu.tile_forms import Held
 from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.instructions import piece_offset, store_pieces
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
 from neptune_mlir.dialects.attributes import VIA
@@ -150,23 +151,45 @@ class SharedPlaces:
             behind = self._turn(op)
         else:
             self._clear(place)
-        # (addresses that stay in registers through the loop would spill others)
-        positions = recomputed(self.kernel.threads).positions(tile.layout)
         panel = self._panel(place, layout, dtype)
-        for k in range(0, len(positions), 2):  # an accumulator has neighbours
-            *row, column = positions[k]
-            within = memory.shared_offset(panel.layout(), [*row, s.mod(column, panel.width)])
-            ahead = s.mul(s.div(column, panel.width), panel.panel_bytes)
-            offset = s.add(s.add(within, ahead), place)
+        for offset, values in self._pieces(panel, tile, place):
             offset = offset if behind is None else s.add(offset, behind)
-            pair = memory.narrow(tile.values[k : k + 2])
-            memory.store_element(pair, memory.shared_pointer(offset), 4)
+            words = [memory.narrow(pair) for pair in values]
+            if len(words) == 1:
+                memory.store_element(words[0], memory.shared_pointer(offset), 4)
+            else:
+                store_pieces(memory, offset, words)
         hopper.publish_tile()
         memory.barrier()
         if behind is None:
             return panel
         moved = s.value(behind, s.i32)
         return replace(panel, address=s.op("arith.addi", [panel.address, moved], s.i32))
+
+    def _pieces(self, panel: PanelTile, tile: Held, place: int) -> Iterator[tuple[Any, list[Any]]]:
+        """What a thread writes of a tile: where, and pairs of neighbours. Four pieces of 8x8 at
+        once, if that is how its warp holds them: then a lane says where a row of one is."""
+        # (addresses that stay in registers through the loop would spill others)
+        memory, s, threads = self.kernel.memory, self.kernel.s, recomputed(self.kernel.threads)
+        held, width = tile.layout, panel.width
+        pairs = [[*tile.values[k : k + 2]] for k in range(0, len(tile.values), 2)]
+        quads = four_pieces(held) if width % 16 == 0 and panel.size == 2 else None
+        if quads is None:
+            for k, (*row, column) in enumerate(threads.positions(held)[::2]):
+                within = memory.shared_offset(panel.layout(), [*row, s.mod(column, width)])
+                ahead = s.mul(s.div(column, width), panel.panel_bytes)
+                yield s.add(s.add(within, ahead), place), pairs[k : k + 1]
+            return
+        low, high = s.mod(s.div(threads.lane, 8), 2), s.div(threads.lane, 16)
+        here: list[Any] = []
+        for dim, (first, second) in enumerate(zip(*quads, strict=True)):
+            mine = threads.digits(held.warp, threads.warp, dim)
+            mine = s.add(mine, s.add(s.mul(low, first), s.mul(high, second)))
+            here.append(mine if dim else s.add(mine, s.mod(threads.lane, 8)))
+        for k, (row, column) in enumerate(held.offsets(held.reg)[::8]):
+            number, within = divmod(int(column), width)
+            part = SharedTile(panel.layout(), place + number * panel.panel_bytes, panel.dtype)
+            yield piece_offset(memory, part, here, [int(row), within], 0), pairs[4 * k : 4 * k + 4]
 
     def _turn(self, op: Any) -> Any:
         """Of two places, how far behind the first one that of this iteration is."""
@@ -192,6 +215,24 @@ class SharedPlaces:
         self._clear(place)
         yield place
         self.state[place] = READ
+
+
+def four_pieces(layout: L.Layout) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Of tiles that warps hold in pieces of 8x8, a pair of neighbours a thread, as `stmatrix` takes
+    them: how far the second and the third of four pieces are from the first one, and the fourth
+    from the other; None for others."""
+    if layout.lane != (L.digit(1, 4, 2), L.digit(0, 8, 1)) or layout.reg[:1] != (L.digit(1, 2, 1),):
+        return None
+    offsets = layout.offsets(layout.reg)
+    along_rows = all(d.dim == 0 for d in layout.warp)
+    if len(layout.shape) != 2 or len(offsets) % 8 or not along_rows or layout.padded:
+        return None
+    first, second, both = (offsets[k::8] - offsets[::8] for k in (2, 4, 6))
+    alike = (first == first[0]).all() and (second == second[0]).all()
+    if not alike or (both != first + second).any() or (offsets[::2] % 8).any():
+        return None
+    a, b = ((int(x[0, 0]), int(x[0, 1])) for x in (first, second))
+    return (a, b) if {a, b} == {(8, 0), (0, 8)} else None
 
 
 class GroupMemory(Memory):

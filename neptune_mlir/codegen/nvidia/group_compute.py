@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.dialects.attributes import INTERLEAVED
 from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets.tuned import ALL_AHEAD
 from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
 
@@ -41,8 +43,11 @@ class GroupProducts:
     def __init__(self, compute: Compute, group: Any):
         self.s, self.compute, self.group = compute.s, compute, group
 
-    def issue(self, g: Generic, p: Contraction, tiles: Any, layout: Layout) -> list[Any]:
-        """Start a product; `hopper.wait_products` gives its values."""
+    def issue(
+        self, g: Generic, p: Contraction, tiles: Any, layout: Layout, ahead: int
+    ) -> tuple[Iterator[list[Any]], int]:
+        """Start a product: pieces of it, and how many there are. The first one has so many eighths
+        of the instructions (`ahead`), others have one. `hopper.wait_products` gives the values."""
         s = self.s
         n, k = g.extents[p.n], g.extents[p.k]
         a_tile, b_tile, start = tiles[p.a], tiles[p.b], tiles[-1]
@@ -78,7 +83,9 @@ class GroupProducts:
             a_steps = [0] * len(b_steps)
         steps = list(zip(a_steps, b_steps, strict=True))
         dtype = self.compute.instruction(g).operand
-        return hopper.multiply(dtype, n, acc, a, b, steps, turned)
+        first = max(1, len(steps) * ahead // ALL_AHEAD)
+        pieces = hopper.multiply(dtype, n, acc, a, b, steps, turned, first)
+        return pieces, 1 + len(steps) - first
 
     def left_factor(
         self, g: Generic, p: Contraction, tile: PanelTile, layout: Layout
@@ -172,3 +179,65 @@ class GroupProducts:
                 made[k + row] = hopper.bytes_of(even, other, 0x5410)
                 made[k + row + 2] = hopper.bytes_of(even, other, 0x7632)
         return made
+
+
+class IssuedProducts:
+    """The products of a consumer, and the one of which not all instructions are issued yet.
+
+    A warp issues in order, and an instruction of a product waits until the matrix unit has room for
+    it. Behind the last one of a product nothing runs before nearly all of it is done, and so do the
+    other warps that came to the same place. So a product whose start says so (`neptune.ahead`)
+    issues some of its instructions there, and the others one by one between the elements of the
+    arithmetic that follows.
+    """
+
+    def __init__(self) -> None:
+        self.pieces: Iterator[list[Any]] = iter(())
+        self.left = 0  # of them
+        self.done: Callable[[list[Any]], None] = lambda begun: None
+        self.groups: list[int] = []  # that products wait by, of each, in the order of their starts
+
+    def begin(
+        self, pieces: Iterator[list[Any]], count: int, done: Callable[[list[Any]], None]
+    ) -> None:
+        """Issue the first of `count` pieces of a product, of which the others are a second group;
+        `done` takes what the last one gives."""
+        self.end()
+        self.pieces, self.left, self.done = pieces, count, done
+        self.groups.append(0)
+        self._issue()
+
+    def _issue(self) -> None:
+        begun = next(self.pieces)
+        self.left -= 1
+        if not self.groups[-1] or not self.left:
+            self.groups[-1] += 1
+        if not self.left:
+            self.done(begun)
+
+    def interleaved(self, values: Iterable[Any], count: int) -> Iterator[Any]:
+        """`count` values as they are made, with instructions between them."""
+        left, done = self.left, 0
+        for n, value in enumerate(values, 1):
+            yield value
+            while done < n * left // count:
+                self._issue()
+                done += 1
+
+    def end(self) -> None:
+        """Issue what is left."""
+        while self.left:
+            self._issue()
+
+    def later(self, products: int) -> int:
+        """How many groups the last so many products have by now."""
+        return sum(self.groups[-products:]) if products else 0
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """What a branch starts it waits for, and what may not run counts for nothing behind it."""
+        self.end()
+        before = list(self.groups)
+        yield
+        self.end()
+        self.groups = before

@@ -8,8 +8,9 @@ panel after another; it starts at a multiple of 1024 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
@@ -301,11 +302,10 @@ def multiply(
     b: Any,
     steps: Sequence[tuple[int, int]],
     turned: tuple[bool, bool],
-) -> list[Any]:
-    """Issue `acc[64, width] += A B` of one warp group: f32 accumulators, not to be read yet.
-
-    The assembler takes care of registers as long as everything that reads the result gets it
-    from `wait_products`.
+    ahead: int,
+) -> Iterator[list[Any]]:
+    """Issue `acc[64, width] += A B` of one warp group, in pieces: f32 accumulators, to be read from
+    `wait_products` alone. The first piece is one group to wait for, all others are another one.
 
     Args:
         accumulators: values to add to; None: the product alone.
@@ -313,42 +313,44 @@ def multiply(
         a: a descriptor, the words of the fragments (4 for 32 bytes along the reduced axis), or
             both.
         b: a descriptor.
-        steps: for each 32 bytes of the reduced axis, what to add to the descriptors of A and of B.
+        steps: for each 32 bytes of the reduced axis, what to add to the descriptors of A and of B:
+            an instruction.
         turned: of A and of B, whether rows in shared memory run along the free axis, not along the
             reduced axis (of 16-bit elements alone).
+        ahead: instructions of the first piece; others have one.
     """
     kind, deep = _KINDS.get(dtype, (dtype, 16))
     count = width // 2
     words, a = (list(a), None) if isinstance(a, (list, tuple)) else ([], a)
     if isinstance(a, Both):
         words, a = list(a.words), a.descriptor
-    acc = [] if accumulators is None else list(accumulators)
-    first = count + len(acc)  # of the operands that are not accumulators
     descriptors = [b] if a is None else [a, b]
-    place_a, place_b = first + len(words), first + len(words) + len(descriptors) - 1
+    acc = [] if accumulators is None else list(accumulators)
     held = ", ".join(f"${k}" for k in range(count))
-    lines = ["{", ".reg .b64 a, b;", ".reg .pred p, q;", "setp.ne.b32 p, 1, 0;",
-             "setp.ne.b32 q, 0, 0;", "wgmma.fence.sync.aligned;"]  # fmt: skip
-    for k, (move_a, move_b) in enumerate(steps):
-        held_too = 4 * k < len(words)
-        if held_too:
-            left = "{" + ", ".join(f"${first + 4 * k + j}" for j in range(4)) + "}"
-        else:
-            lines.append(f"add.s64 a, ${place_a}, {move_a};")
-            left = "a"
-        lines.append(f"add.s64 b, ${place_b}, {move_b};")
-        keep = "q" if k == 0 and not acc else "p"
-        major = [int(turned[1])] if held_too else [int(turned[0]), int(turned[1])]
-        numbers = ", ".join(map(str, [1, 1, *(major if deep == 16 else [])]))
-        lines.append(
-            f"wgmma.mma_async.sync.aligned.m64n{width}k{deep}.f32.{kind}.{kind} {{{held}}}, "
-            f"{left}, b, {keep}, {numbers};"
-        )
-    lines += ["wgmma.commit_group.sync.aligned;", "}"]
-    constraints = ["=f"] * count + [str(k) for k in range(len(acc))]
-    constraints += ["r"] * len(words) + ["l"] * len(descriptors)
-    operands = [*acc, *words, *descriptors]
-    return _values("\n".join(lines), ",".join(constraints), operands, count)
+    kinds = f"m64n{width}k{deep}.f32.{kind}.{kind} {{{held}}},"
+    for begin, end in pairwise([0, *range(ahead, len(steps) + 1)]):
+        here = words[4 * begin : 4 * end]
+        first = count + len(acc)  # of the operands that are not accumulators
+        place_a, place_b = first + len(here), first + len(here) + len(descriptors) - 1
+        lines = ["{", ".reg .b64 a, b;", ".reg .pred p, q;", "setp.ne.b32 p, 1, 0;",
+                 "setp.ne.b32 q, 0, 0;", *["wgmma.fence.sync.aligned;"][begin:]]  # fmt: skip
+        for k, (move_a, move_b) in enumerate(steps[begin:end]):
+            held_too = 4 * k < len(here)
+            if held_too:
+                left = "{" + ", ".join(f"${first + 4 * k + j}" for j in range(4)) + "}"
+            else:
+                lines.append(f"add.s64 a, ${place_a}, {move_a};")
+                left = "a"
+            lines.append(f"add.s64 b, ${place_b}, {move_b};")
+            keep = "q" if k == 0 and not acc else "p"
+            major = turned[held_too:] if deep == 16 else ()
+            numbers = ", ".join(map(str, [1, 1, *map(int, major)]))
+            lines.append(f"wgmma.mma_async.sync.aligned.{kinds} {left}, b, {keep}, {numbers};")
+        lines += ["wgmma.commit_group.sync.aligned;"] * (end in (ahead, len(steps))) + ["}"]
+        constraints = ["=f"] * count + [*map(str, range(len(acc)))]
+        constraints += ["r"] * len(here) + ["l"] * len(descriptors)
+        acc = _values("\n".join(lines), ",".join(constraints), [*acc, *here, *descriptors], count)
+        yield acc
 
 
 def wait_products(pending: int, values: Sequence[Any]) -> list[Any]:

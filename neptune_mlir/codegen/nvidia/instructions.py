@@ -31,13 +31,10 @@ _FROM_INT8 = (
 )
 
 
-def _of_words(text: str, chosen: int) -> str:
-    """The same on two bytes of two words, that `chosen` says as `prmt` takes it."""
-    inner = text.replace("$1", "h")
-    return (
-        f"{{ .reg .b32 w; .reg .b16 h, g; prmt.b32 w, $1, $2, {chosen}; mov.b32 {{h, g}}, w; "
-        f"{inner} }}"
-    )
+def _of_word(text: str, upper: int) -> str:
+    """The same on the lower or upper half of a word."""
+    inner = text.replace("$1", "gh"[upper])
+    return f"{{ .reg .b16 g, h; mov.b32 {{g, h}}, $1; {inner} }}"
 
 
 class Nvidia(Chip):
@@ -95,15 +92,16 @@ class Nvidia(Chip):
         guarded.store(access, size, vector, words)
 
     def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
-        late = "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\n"
+        # nobody waits for what is added: an answer from the other device takes a microsecond
         asm(
             "{\n.reg .pred p;\n.reg .b32 v;\n.reg .b64 t, u;\n"
             "setp.ne.b32 p, $3, 0;\n@p bra MET_${:uid};\n"
             "mul.wide.u32 u, $2, 1000000;\nmov.u64 t, %globaltimer;\nadd.u64 u, u, t;\n"
-            "TELL_${:uid}:\natom.cas.release.sys.global.b32 v, [$1], 0, 1;\n"
-            f"setp.eq.b32 p, v, 0;\n@p bra TOLD_${{:uid}};\n{late}bra TELL_${{:uid}};\n"
-            "TOLD_${:uid}:\natom.cas.acquire.sys.global.b32 v, [$0], 1, 0;\n"
-            f"setp.eq.b32 p, v, 1;\n@p bra MET_${{:uid}};\n{late}bra TOLD_${{:uid}};\n"
+            "red.release.sys.global.add.u32 [$1], 1;\n"
+            "WAIT_${:uid}:\nld.acquire.sys.global.b32 v, [$0];\n"
+            "setp.ne.b32 p, v, 0;\n@p bra TOLD_${:uid};\n"
+            "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\nbra WAIT_${:uid};\n"
+            "TOLD_${:uid}:\nred.relaxed.sys.global.add.u32 [$0], -1;\n"
             "MET_${:uid}:\n}",
             "l,l,r,r,~{memory}", [own, other, timeout, thread],
         )  # fmt: skip
@@ -166,18 +164,34 @@ class Nvidia(Chip):
         i16 = ir.IntegerType.get_signless(16)
         found: list[Any] = []
         for pair in zip(values[::2], values[1::2], strict=True):
-            places = [memory.byte_of.get(v) for v in pair]
-            if all(places):
-                (one, x), (two, y) = (p for p in places if p)
-                said, given, kinds = _of_words(text, 4 + y << 4 | x), [one, two], "=r,r,r"
+            both = self._in_word(memory, *pair)
+            if both is not None:
+                said, given, kinds = _of_word(text, both[1]), [both[0]], "=r,r"
             else:
                 word = s.op("llvm.bitcast", [memory.pack(pair)], i16)
                 said, given, kinds = text, [word], "=r,h"
             make = partial(asm, said, kinds, given, s.i32, side_effects=False)
             wide = s.remember((said, *given), make)
-            both = s.op("llvm.bitcast", [wide], ir.VectorType.get([2], wanted))
-            found += memory.unpack(both, 2, wanted)
+            floats = s.op("llvm.bitcast", [wide], ir.VectorType.get([2], wanted))
+            found += memory.unpack(floats, 2, wanted)
         return found
+
+    def _in_word(self, memory: Memory, low: Any, high: Any) -> tuple[Any, int] | None:
+        """A word that has two bytes in one of its halves, and which. Of bytes of two words it is
+        made, with their neighbours in the other half."""
+        s, places = memory.s, (memory.byte_of.get(low), memory.byte_of.get(high))
+        if None in places:
+            return None
+        (one, x), (two, y) = (p for p in places if p)
+        if one == two and (x, y) in ((0, 1), (2, 3)):
+            return one, x // 2
+        half = x % 2 if x % 2 == y % 2 else 0
+        first, second = x - half, y - half  # each byte of the one beside one of the other
+        order = (first, 4 + second, (first + 1) % 4, 4 + (second + 1) % 4)
+        chosen = sum(byte << 4 * k for k, byte in enumerate(order))
+        said = f"prmt.b32 $0, $1, $2, {chosen};"
+        make = partial(asm, said, "=r,r,r", [one, two], s.i32, side_effects=False)
+        return s.remember((said, one, two), make), half
 
     def narrowed(self, memory: Memory, kind: str, values: Sequence[Any]) -> Any:
         """To e4m3 two at a time."""
@@ -280,7 +294,7 @@ class Nvidia(Chip):
     ) -> Callable[[int, int, int], list[Any]]:
         """`ldmatrix` of 8x8 pieces; lanes 8i to 8i+7 give the rows of piece i. (16-bit elements;
         plain loads for others.)"""
-        if tile.layout.element != 2:
+        if tile.layout.element != 2 or operand.instruction.runs > 1:
             return super().operand_from_shared(threads, memory, tile, operand)
         s = memory.s
         which, free, deep, grid = operand.which, operand.free, operand.deep, operand.grid
@@ -313,14 +327,14 @@ class Nvidia(Chip):
             if split:
                 lane_part[free] = s.add(lane_part[free], s.mul(number, warp_step))
             step = warp_step if split and free == 1 else 0
-            offset = _piece_offset(memory, tile, lane_part, constant, step)
+            offset = piece_offset(memory, tile, lane_part, constant, step)
             found = _ldmatrix(memory, offset, pieces, trans=deep == 0, kind=kind)
             return [found[j : j + words] for j in range(0, pieces, words)]
 
         return fragments
 
 
-def _piece_offset(
+def piece_offset(
     memory: Memory, tile: SharedTile, lane_part: Sequence[Index], constant: Sequence[int],
     column_step: int,
 ) -> Index:  # fmt: skip
@@ -364,6 +378,21 @@ def _ldmatrix(memory: Memory, offset: Index, count: int, trans: bool, kind: Any)
         word = s.op("llvm.extractvalue", [loaded], s.i32, position=position)
         found.append(s.op("llvm.bitcast", [word], kind))
     return found
+
+
+def store_pieces(memory: Memory, offset: Index, pairs: Sequence[Any]) -> None:
+    """Write 4 pieces of 8x8, of which each thread has a pair of neighbours (`stmatrix`); `offset`:
+    of the row that this lane gives, as for `ldmatrix`."""
+    s = memory.s
+    words = [s.op("llvm.bitcast", [pair], s.i32) for pair in pairs]
+    ir.Operation.create(
+        "nvvm.stmatrix", operands=[memory.shared_pointer(offset), *words],
+        attributes={
+            "layout": ir.Attribute.parse("#nvvm.mma_layout<row>"),
+            "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+            "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+        },
+    )  # fmt: skip
 
 
 def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:

@@ -33,7 +33,7 @@ from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows, vectors_
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
-from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, LeftFactor
+from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProducts, LeftFactor
 from neptune_mlir.codegen.nvidia.in_two import InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
@@ -43,6 +43,7 @@ from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.turns import Turns
 from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors
 from neptune_mlir.dialects.attributes import (
+    AHEAD,
     BOXED,
     CONSUMERS,
     RESIDENT,
@@ -64,6 +65,7 @@ from neptune_mlir.dialects.op_names import (
 )
 from neptune_mlir.ir.bindings import gpu, ir, scf
 from neptune_mlir.targets import group_tiles, warp_groups
+from neptune_mlir.targets.tuned import ALL_AHEAD
 from neptune_mlir.transforms.gpu.layout_stages import added_panels
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
@@ -89,6 +91,7 @@ class SpecializedWriter(KernelWriter):
         self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
         self.again: Any = None  # of a loop whose products run on: whether one ran before
         self.lefts: dict[Any, LeftFactor] = {}  # in registers, of tiles that are loaded once
+        self.issued = IssuedProducts()
 
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
@@ -132,6 +135,7 @@ class SpecializedWriter(KernelWriter):
         self.memory = GroupMemory(s, self.threads, smem, self._consumers_meet)
         self.exchange = self.memory.exchange = SharedPlaces(self)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
+        self.compute.interleaved = self.issued.interleaved
         self.compute.in_turn = True  # accumulators leave few registers for what follows them
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
@@ -342,13 +346,17 @@ class SpecializedWriter(KernelWriter):
         layout, tiles = layout_of(op, shape_of(g.init)), [*map(self.tile, op.operands)]
         p = self.oriented(g)
         tiles[p.a] = self.lefts.get(op.operands[p.a], tiles[p.a])
-        begun = self.products.issue(g, p, tiles, layout)
-        self.running[g.result] = Held(layout, begun)
+        pieces, count = self.products.issue(g, p, tiles, layout, AHEAD.find(op, ALL_AHEAD))
+        self.issued.begin(
+            pieces, count, lambda begun: self.running.update({g.result: Held(layout, begun)})
+        )
         self.exchange.started(op)
 
     def _wait(self, op: Any) -> None:
+        if op.operands[0] not in self.running:
+            self.issued.end()
         begun = self.running.pop(op.operands[0])
-        pending = ir.IntegerAttr(op.attributes["pending"]).value
+        pending = self.issued.later(ir.IntegerAttr(op.attributes["pending"]).value)
         if RUNS_ON.on(op.parent):  # for the same product of the iteration before
             pending = sum(other.operation.name == START for other in op.block.operations)
         values = hopper.wait_products(pending, begun.values)
@@ -356,6 +364,7 @@ class SpecializedWriter(KernelWriter):
         self.exchange.waited(op)
 
     def _copy(self, op: Any) -> None:
+        self.issued.end()  # behind it groups wait for each other
         tile = self.tile(op.operands[0])
         if op in self.exchange.places and isinstance(tile, Held):
             self.tiles[op.results[0]] = self.exchange.share(op, tile)
@@ -409,6 +418,7 @@ class SpecializedWriter(KernelWriter):
         ):  # fmt: skip
             super()._generic(op)
             return
+        self.issued.end()
         skips = self.chip.in_all_lanes(s, within(s, factor.values, EQUAL, 1.0))
         branch = scf.IfOp(skips, [v.type for v in scaled.values], has_else=True)
         with s.scope(branch.then_block):
@@ -441,6 +451,7 @@ class SpecializedWriter(KernelWriter):
             *inner, end = body.operations
             for operation in inner:
                 self.write_op(operation.operation)
+            self.issued.end()
             yielded = self.spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, *self.rings.values(groups)])
         results = list(loop.results)
@@ -486,7 +497,7 @@ class SpecializedWriter(KernelWriter):
             self.rings.positions = dict(before)
             after, self.exchange.state = self.exchange.state, dict(state)
             *inner, end = region.blocks[0].operations
-            with self.s.scope(block):
+            with self.s.scope(block), self.issued.branch():
                 for operation in inner:
                     self.write_op(operation.operation)
                 yielded = self.spread(end.operation.operands, layouts)

@@ -17,6 +17,7 @@ from typing import Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, element_bytes, is_multiple
+from neptune_mlir.codegen.gpu.compute import Interleaved
 from neptune_mlir.codegen.gpu.guarded import GuardedAccess
 from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
 from neptune_mlir.codegen.nvidia import hopper
@@ -99,8 +100,9 @@ def stage(
 
 
 def stage_sums(
-    memory: Memory, threads: Threads, layout: Layout, values: Sequence[Any], base: Any, own: int
-) -> None:  # fmt: skip
+    memory: Memory, threads: Threads, layout: Layout, values: Sequence[Any], base: Any, own: int,
+    interleaved: Interleaved,
+) -> None:  # fmt: skip  # fmt: skip
     """Write the rows of an accumulator of which each group has `own` columns to shared memory, as
     f32: panels of 32 columns from offset `base` of this warp on, 16-byte chunks swizzled by the
     row.
@@ -117,7 +119,7 @@ def stage_sums(
     is_odd = s.less(0, odd)
     offsets = layout.offsets(layout.reg)
     pairs = {tuple(map(int, offsets[r])): values[r : r + 2] for r in range(0, len(values), 2)}
-    for (down, along), even in pairs.items():
+    for (down, along), even in interleaved(pairs.items(), len(pairs)):
         panel, within = divmod(along % own, ROW // 4)
         place = s.xor(chunk, within // 4 * L.CHUNK)
         where = s.add(s.add(write, place), panel * STAGED + down * ROW)

@@ -156,6 +156,7 @@ def split(program: Program, axes: Sequence[str], meaning: Program | None = None)
             hint="its devices need nothing of each other: compile it as it is",
         )
     local = _local(whole, partials)
+    local.followed = len(axes) == 1  # by the join
     if len(axes) > 1:  # what travels may lie behind what is here
         whole.in_two = {
             name: k for name, x in whole.inputs.items() if isinstance(x, Tensor)

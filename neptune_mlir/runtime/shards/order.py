@@ -5,13 +5,14 @@ Kernels whose blocks take program after program have those of the last points of
 in order of length. Where even the shortest program is long, what is left of a GPU at the end is
 decided by how many lanes these are; and where the data of lanes come one after the other, programs
 of all lanes at once wait for the last one's. No formula is known; so the queue is run here, in
-numbers. Times are those of a tile.
+numbers. Times are those of a tile. Programs that are all as long leave most of a GPU idle in the
+last turn where they are few more than fill it (`left_over`).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +25,7 @@ COSTS = 0.5, 1.5  # what a program takes beside its tiles
 GAIN = 0.998  # what more lanes in order have to take of the time: they share less
 COMING = 8  # tiles that come from another device in the time of a tile
 BEGIN, EACH = 3.0, 5.0  # of a transfer, of a group of lanes
+LEAST = 64  # tiles that chunks have to save, for there are two launches and a join more
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,32 @@ def last_lanes(queue: Queue, multiprocessors: int) -> int:
         if needed < GAIN * time:
             best, time = last, needed
     return best
+
+
+@dataclass(frozen=True)
+class LeftOver:
+    """What a run leaves over so that its programs fill all multiprocessors: of each lane the rows
+    from `start` on. They are reduced in `chunks` chunks of each part of the columns, side by side,
+    and these are joined."""
+
+    start: int
+    chunks: int
+
+
+def left_over(
+    rows: int, tile: int, lanes: int, columns: Sequence[int], multiprocessors: int
+) -> LeftOver | None:
+    """Of a run whose programs, of `tile` rows each, are all as long. A program that is left over
+    keeps a few multiprocessors busy and the others waiting; None: that costs less than this."""
+    count = -(-rows // tile)
+    turns = (count * lanes - 1) // multiprocessors
+    taken = -(-(count * lanes - turns * multiprocessors) // lanes)
+    most = multiprocessors // (taken * lanes)
+    fit = [n for n in range(2, most + 1) if not any(c % (n * TILE) for c in columns)]
+    if not turns or taken >= count or not fit:
+        return None
+    saved = sum(columns) // TILE * (fit[-1] - 1) // fit[-1]
+    return LeftOver((count - taken) * tile, fit[-1]) if saved > LEAST else None
 
 
 def tiles(

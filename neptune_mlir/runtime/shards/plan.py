@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
-from neptune_mlir.runtime.shards.order import Queue, last_lanes, tiles
+from neptune_mlir.runtime.shards.order import LeftOver, Queue, last_lanes, left_over, tiles
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
@@ -335,6 +335,18 @@ class ShardSchedule:
             of(both[0], (border, high)), of(both[0], (low, border)), lanes, groups,
             tuple(n for rows in fill for n in rows[::-1] for _ in range(lanes)),
         ), multiprocessors)  # fmt: skip
+
+    def left_over(
+        self, rank: int, rows: int, lanes: int, multiprocessors: int
+    ) -> LeftOver | None:
+        """What a device's run by `together`, whose programs have so many rows each, is to leave to
+        chunks of both devices' data; None: nothing."""
+        found = self.together(rank)
+        if found is None or len(found.calls) > 1 or self.plan.masks.forms or self.plan.positions:
+            return None
+        columns, length = self.plan.axes[-1], self.layouts[self.plan.axes[0]].lengths[rank]
+        parts = self.layouts[columns].lengths[rank], found.needed[1] - found.needed[0]
+        return left_over(length, rows, lanes, parts, multiprocessors) if rows else None
 
     def _found_together(self, rank: int) -> Together | None:
         if self.devices != 2 or not self.plan.carries:

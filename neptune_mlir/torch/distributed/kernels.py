@@ -81,6 +81,19 @@ class ShardKernels:
         images = bundle.facts.get("images", ())
         return any(can_take(bundle.plan_of(i), places, ALIGNED) for i in images if "when" not in i)
 
+    @functools.cached_property
+    def rows(self) -> int:
+        """Of how many positions of the last axis that stays a program of `whole` makes results,
+        where calls with many programs are one kernel; else 0."""
+        bundle = self.whole.bundle
+        images = [i for i in bundle.facts.get("images", ()) if "when" not in i]
+        launches = [x for i in images for x in bundle.plan_of(i).launches]
+        if len(launches) != 1:
+            return 0
+        last = launches[0].grid[-1]
+        is_cut = isinstance(last, (list, tuple)) and last[0] == "ceildiv"
+        return last[2] if is_cut and isinstance(last[2], int) else 0
+
     def link(self, first: bool, last: bool) -> Kernel:
         """The kernel of a link of a chain over the last axis: `local` or, where it is not the
         first one, one whose last arguments are parts; its results are parts, or `whole`'s."""

@@ -30,7 +30,7 @@ from neptune_mlir.analysis.masks import affine_part
 from neptune_mlir.analysis.tile_axes import TileAxis, axes_of
 from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import AXES, TILE
+from neptune_mlir.dialects.attributes import AXES, CHIP, TILE
 from neptune_mlir.dialects.nests import (
     DYNAMIC,
     Nest,
@@ -46,6 +46,8 @@ from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.targets.chips import gpu_target, is_known
+from neptune_mlir.targets.resources import stages_under_way
 from neptune_mlir.transforms.fusion.groups import FusedAxis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce
 from neptune_mlir.transforms.registry import register, remark
@@ -63,6 +65,7 @@ FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 JOINED = 4  # tiles of a stream, in whose time a kernel that joins chunks is launched and done
 PARTIAL = 4  # bytes of an element of a chunk's results
 AROUND = 2  # tiles of a stream, in whose time a program loads its rows and stores its results
+MORE_ROOM = 3  # programs of a multiprocessor, from which on one chunk more may have its places
 # Joins of up to so many chunks have kernels of their own, whose programs take so many columns (0:
 # by the rule). One that is made for all chunks there can be takes as long for 9.
 SMALL_JOINS = {FEW_CHUNKS: 0, 32: 128}
@@ -118,11 +121,11 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     program's. Of one such stream there are ALONE times as many, as long as each has LONG_CHUNK
     tiles and they are joined by a kernel for so few.
 
-    Streams without products of matrices have ROWS times as many programs.
+    Where PAIR programs of a multiprocessor keep memory busy, one chunk more is taken where all have
+    a place and are done sooner. Streams without products of matrices have ROWS times as many.
 
     At most as many as there are tiles and MOST_CHUNKS (MOST_OF_ROWS), at least one; known at run
-    time only where extents are. Each has so many tiles that it loads about as much as its results
-    are (`_most_by_bytes`).
+    time only where extents are. Each loads about as much as its results are (`_most_by_bytes`).
     """
     nests = nests_of(stream, values)
     axes = axes_of(stream, nests, stream.axis.value)
@@ -140,11 +143,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     asked: Index = programs
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
         asked = ix.scale(_multiprocessors(), each)
-    few = ix.floordiv(asked, some)
-    if each > PAIR and not rows:  # a join of more than FEW_CHUNKS is worth it for so many programs
-        pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), some)
-        few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
-    few = ix.minimum(tiles, few)
+    few = ix.minimum(tiles, _in_places(asked, some, each, rows))
     many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
     if _ends_by_data(stream):
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
@@ -154,12 +153,25 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
         several = _ends(stream, values, axes)
         few = ix.where_less(1, several, small, ix.maximum(few, alone))
         many = ix.where_less(1, several, small, many)
+    moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
+    places = _places(stream, *moved)
+    if each == PAIR and not rows and places >= MORE_ROOM and not _ends_by_data(stream):
+        room = ix.floordiv(ix.scale(asked, places), PAIR)
+        few = _fuller(grid, asked, room, tiles, few)
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     if each == 1 and not _ends_by_data(stream):
         chosen = _soonest(grid, asked, tiles, few)
-    moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
     chosen = ix.minimum(chosen, _most_by_bytes(tiles, *moved))
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
+
+
+def _in_places(asked: Index, grid: Index, each: int, rows: bool) -> Index:
+    """So many chunks that a grid has about the programs that are asked for."""
+    few = ix.floordiv(asked, grid)
+    if each > PAIR and not rows:  # a join of more than FEW_CHUNKS is worth it for so many programs
+        pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), grid)
+        few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
+    return few
 
 
 def _grid_of(
@@ -236,6 +248,32 @@ def _soonest(grid: Index, places: Index, tiles: Index, few: Index) -> Index:
         found.append(ix.add(time, count))
     best = ix.mod(ix.minimum(*found), CANDIDATES + 1)
     return ix.where_less(CANDIDATES, few, few, best)
+
+
+def _places(stream: Any, results: int, loaded: int) -> int:
+    """About how many programs of a stream a multiprocessor of the chip has room for, by what is on
+    its way to them and by their results; 0 where no chip is known."""
+    chip = CHIP.find(stream.operation.parent.parent, "")  # of the module
+    if not is_known(chip) or not loaded:
+        return 0
+    return gpu_target(chip).shared_sm // (stages_under_way(loaded) * loaded + 2 * results)
+
+
+def _fuller(grid: Index, asked: Index, room: Index, tiles: Index, few: Index) -> Index:
+    """`few` chunks, or one more where all programs have `room` at once and are done sooner: with
+    fewer than `asked` at work, memory is waited for as much longer."""
+    some = ix.maximum(1, few)
+    more = ix.add(some, 1)
+
+    def time(count: Index) -> Index:
+        each = ix.floordiv(ix.add(tiles, ix.sub(count, 1)), count)
+        return ix.mul(ix.add(each, AROUND), ix.maximum(asked, ix.mul(grid, count)))
+
+    join = ix.where_less(1, some, 0, ix.scale(asked, JOINED))  # that of `few` counts alike
+    sooner = ix.where_less(
+        ix.scale(ix.add(time(more), join), JOIN[1]), ix.scale(time(some), JOIN[0]), more, few
+    )
+    return ix.where_less(room, ix.mul(grid, more), few, sooner)
 
 
 def _ends_by_data(stream: Any) -> bool:

@@ -198,8 +198,7 @@ class _Assignment:
             p = self.matrix.get(g.result)
             if p is None:
                 continue
-            known = self._instructions(factor_type(g, 0))
-            fitting = [i for i in known if self._fits(g, p, i)]
+            fitting = [i for i in self._instructions(factor_type(g, 0)) if self._fits(g, p, i)]
             rows = self._rows(g)
             self.instruction[g.result] = max(
                 fitting,
@@ -210,7 +209,9 @@ class _Assignment:
             )
             chosen = self.instruction[g.result].wide(self._side_by_side(g, p))
             chosen = chosen.spread(self._apart(g, p))
-            if self.grouped and factors.through_registers(g, p):
+            if not self.grouped and self.is_flexible(g.inputs[p.a]):
+                chosen = chosen.along(factors.in_one_run(g, p, chosen))
+            elif self.grouped and factors.through_registers(g, p):
                 chosen = chosen.paired()
             self.instruction[g.result] = chosen
 
@@ -230,7 +231,7 @@ class _Assignment:
         return math.gcd(pieces, L.CHUNK // size, spare)
 
     def _apart(self, g: Generic, p: Contraction) -> int:
-        """How many pieces along n take turns with columns: a thread reads so many bytes at once."""
+        """How many pieces along n take turns with columns: bytes that a thread reads at once."""
         i, grid = self.instruction[g.result], self._warp_grid(g, p)
         along = factors.byte_rows(g.inputs[p.b]) == g.maps[p.b].index(p.n)
         pieces, rest = divmod(g.extents[p.n], i.n * grid.n)
@@ -578,12 +579,12 @@ class _Assignment:
         product, value = self.matrix.get(g.result), g.inputs[k]
         if product is None or owner(value).block != self.body or g.op.block == self.body:
             return None
-        which = self.instruction[g.result].chain
-        if k != (product.a if which == "a" else product.b):
+        i = self.instruction[g.result]
+        if k != (product.a if i.chain == "a" else product.b):
             return None  # all warps would keep the same
-        layout = self.operand_layout(g, product, which)
-        words = layout.registers * element_bytes(element_of(value)) // 4
-        return layout if words <= self.target.resident else None
+        layout = self.operand_layout(g, product, i.chain)
+        size = element_bytes(element_of(value))
+        return layout if layout.registers * size <= 4 * factors.room(self.target, i) else None
 
     def _registers(self, block: Any) -> int:
         """Registers of a thread that accumulators and computed operands of products take."""

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Pass `defer-joins`: lanes that share a row join their sums behind a loop, not in each iteration.
+"""Pass `defer-joins`: threads that share a row join their sums behind a loop, not in each turn.
 
     for i:  l = l * c + sum(p)        ->    for i:  l' = l' * c + (sum of this lane's part of p)
                                             l = sum of l' over the lanes
 
-Between iterations only products with values that all lanes agree on touch `l`, and a sum of
-products is the product of the sum (privatization over lanes; the loop's first value is zero, of
-which every lane may have a copy). Reductions across warps stay as they are.
+Between iterations only products with values that all threads agree on touch `l`, and a sum of
+products is the product of the sum (privatization over threads; the loop's first value is zero, of
+which every thread may have a copy). So do warps that share a row, where all that stands between the
+loop's value and the sum lies as the sum does: nothing moves a part to another warp.
 
 The reduction gets `neptune.partial`, and a `neptune.join_lanes` stands behind the last of the loops
 that hand the value on. Layouts must have been assigned.
@@ -25,7 +26,7 @@ from neptune_mlir.analysis.tiles import (
     read_generic,
     reduction_of,
 )
-from neptune_mlir.dialects.attributes import PARTIAL, VIA
+from neptune_mlir.dialects.attributes import ITERATION, LAYOUTS, PARTIAL, VIA
 from neptune_mlir.dialects.op_names import JOIN
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.gpu.streams import chain_of
@@ -63,11 +64,16 @@ def _join_behind(loop: Any, k: int, g: Any) -> None:
         for distance, d in iteration.digits_along(g.reduced, "lane")
         for step in range(d.size.bit_length() - 1)
     ]
+    warps = [n for distance, d in iteration.digits_along(g.reduced, "warp")
+             for n in (distance, d.size)]  # fmt: skip
     with loop.context, loop.location:
         with ir.InsertionPoint(operations[operations.index(loop) + 1]):
             joined = ir.Operation.create(
                 JOIN, results=[result.type], operands=[result],
-                attributes={"distances": ir.DenseI64ArrayAttr.get(distances)},
+                attributes={
+                    "distances": ir.DenseI64ArrayAttr.get(distances),
+                    "warps": ir.DenseI64ArrayAttr.get(warps),
+                },
             ).results[0]  # fmt: skip
     for user in users:
         for n, operand in enumerate(user.operands):
@@ -77,16 +83,22 @@ def _join_behind(loop: Any, k: int, g: Any) -> None:
 
 def _sum_carried(loop: Any, k: int) -> Any:
     """The reduction that a loop adds to carried value k, if nothing else reads that value but
-    factors on its way there, and lanes have parts of it."""
+    factors on its way there, and threads have parts of it."""
     body = loop.regions[0].blocks[0]
     end = body.operations[len(body.operations) - 1].operation
     op = owner(end.operands[k])
-    if op is None or op.block != body or not _reads_once(op.results[0]) or not _adds_lanes(op):
+    if op is None or op.block != body or not _reads_once(op.results[0]) or not _adds_apart(op):
         return None
-    value = read_generic(op).init
+    g = read_generic(op)
+    iteration = iteration_of(op, g.extents)
+    across = bool(iteration.digits_along(g.reduced, "warp"))
+    lies = str(iteration.project(g.maps[-1]))
+    if across and LAYOUTS.of(loop)[k] != lies:
+        return None
+    value = g.init
     while value != body.arguments[1 + k]:
         before = _scaled(value)
-        if before is None:
+        if before is None or (across and ITERATION.of(owner(value)) != lies):
             return None
         value = before
     return op if _reads_once(value) else None
@@ -96,7 +108,8 @@ def _reads_once(value: Any) -> bool:
     return len(list(value.uses)) == 1
 
 
-def _adds_lanes(op: Any) -> bool:
+def _adds_apart(op: Any) -> bool:
+    """Whether an op adds up, in registers, what lanes or warps have parts of."""
     if op.name != "linalg.generic":
         return False
     if VIA.of(op) != "registers":
@@ -107,7 +120,7 @@ def _adds_lanes(op: Any) -> bool:
         return False
     layout = iteration_of(op, g.extents)
     lanes, warps = (layout.digits_along(g.reduced, part) for part in ("lane", "warp"))
-    return bool(lanes) and not warps
+    return bool(lanes or warps)
 
 
 def _scaled(value: Any) -> Any:
@@ -116,13 +129,16 @@ def _scaled(value: Any) -> Any:
     if op is None or op.name != "linalg.generic" or not _reads_once(value):
         return None
     g = read_generic(op)
-    first = g.block.operations[0].operation
-    if g.reduced or len(list(g.block.operations)) != 2 or first.name != "arith.mulf":
+    *_, product, end = [None, *(o.operation for o in g.block.operations)]
+    if g.reduced or product is None or product.name != "arith.mulf":
         return None
-    factors = list(first.operands)
-    sources = [v for v, a in zip(g.inputs, g.block.arguments, strict=False) if a in factors]
+    if list(end.operands) != [product.results[0]]:
+        return None
+    factors = list(product.operands)
+    sources = [v for v, a in zip(g.inputs, g.block.arguments, strict=False)
+               if a in factors and _reads_once(a)]  # fmt: skip
     carried = [v for v in sources if _is_carried(v)]
-    return carried[0] if len(sources) == 2 and len(carried) == 1 else None
+    return carried[0] if len(carried) == 1 else None
 
 
 def _is_carried(value: Any) -> bool:

@@ -4,8 +4,10 @@ factors of products have the type that they are multiplied in."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
@@ -23,6 +25,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.dialects.attributes import WIDENS
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
+from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.tiling.elementwise import elementwise
 
@@ -121,6 +124,22 @@ def byte_rows(value: Any) -> int | None:
         if along is not None and g.maps[k][along] in g.maps[-1]:
             return g.maps[-1].index(g.maps[k][along])
     return None
+
+
+def in_one_run(g: Generic, p: Contraction, i: MatrixInstruction) -> int:
+    """How many pieces along k are neighbours in a thread: of rows of bytes along the sum it reads
+    16 at once, twice (so that lanes of two rows meet other banks). The left factor, a load, comes
+    in the same order. (A tile that is made for another product, too, goes through shared memory.)
+    """
+    alone = i.chain == "a" and sum(1 for _ in g.inputs[p.b].uses) == 1
+    along = byte_rows(g.inputs[p.b]) == g.maps[p.b].index(p.k) and g.maps[p.a].index(p.k) == 1
+    return math.gcd(g.extents[p.k] // i.k, 2 * CHUNK // i.run) if alone and along else 1
+
+
+def room(target: GpuTarget, i: MatrixInstruction) -> int:
+    """Registers of a thread that a factor which a loop multiplies each time may take. One in runs
+    would come from shared memory in other words than the instruction takes."""
+    return max(target.resident, target.thread_registers // 4 if i.runs > 1 else 0)
 
 
 def through_registers(g: Generic, p: Contraction) -> bool:

@@ -17,7 +17,9 @@ What the order is for is written as ops. Where arithmetic runs beside a late mat
 iteration, so that one group's arithmetic runs beside the other's matmuls. An op of stage 1 that
 only scales a carried tile gets `neptune.skips_ones`: factors of a running maximum's change are 1
 for most of a long stream, and a warp whose factors all are skips the op. In the first iteration
-they are 1 in any case: nothing was accumulated that they could repair.
+they are 1 in any case: nothing was accumulated that they could repair. By the choice `beside`, so
+many eighths of a matmul's instructions are issued at its start (`neptune.ahead`) where arithmetic
+follows that does not need it, and the others between the elements of that.
 """
 
 from __future__ import annotations
@@ -26,10 +28,26 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, owner
+from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, owner, tuned
 from neptune_mlir.dialects.attribute_types import copy_attributes
-from neptune_mlir.dialects.attributes import LAYOUTS, ORDER, REFERENCES, SKIPS_ONES, STAGE, TURNS
-from neptune_mlir.dialects.op_names import AWAIT_TURN, FENCE, GIVE_TURN, RELEASE, START, WAIT
+from neptune_mlir.dialects.attributes import (
+    AHEAD,
+    LAYOUTS,
+    ORDER,
+    REFERENCES,
+    SKIPS_ONES,
+    STAGE,
+    TURNS,
+)
+from neptune_mlir.dialects.op_names import (
+    ADD_SLICE,
+    AWAIT_TURN,
+    FENCE,
+    GIVE_TURN,
+    RELEASE,
+    START,
+    WAIT,
+)
 from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, linalg, location_text, scf
@@ -48,7 +66,7 @@ def pipeline_loops(module: Any) -> None:
         for chain in chains_of(forall, _is_scheduled):
             for bodies in _alike([loop for loop in chain if _is_scheduled(loop)]):
                 with forall.context, bodies[0].loop.location:
-                    _Pipeline(bodies, TURNS.on(forall)).write()
+                    _Pipeline(bodies, TURNS.on(forall), tuned(forall, "beside", 0)).write()
 
 
 def _is_scheduled(loop: Any) -> bool:
@@ -112,8 +130,8 @@ def _alike(chain: Sequence[Any]) -> list[list[_Body]]:
 class _Pipeline:
     """Writes loops that carry on with each other's results."""
 
-    def __init__(self, bodies: Sequence[_Body], turns: bool):
-        self.loops, self.turns = [body.loop for body in bodies], turns
+    def __init__(self, bodies: Sequence[_Body], turns: bool, beside: int):
+        self.loops, self.turns, self.beside = [body.loop for body in bodies], turns, beside
         self.bodies = list(bodies)
         first = self.bodies[0]
         self.late, self.crossing = first.stages.late, first.stages.crossing
@@ -219,6 +237,8 @@ class _Pipeline:
             ]
             scf.YieldOp([*yielded, *map(early.value, stages.crossing)])
         _count_pending(made.body)
+        if self.beside and not self.turns:
+            _issue_beside(made.body, self.beside)
         return list(made.results)
 
     def _write_both(self, body: _Body, early: Copies, late: Copies) -> None:
@@ -335,3 +355,20 @@ def _count_pending(block: Any) -> None:
             kind = ir.IntegerType.get_signless(64)
             later = started_between(owner(wait.operands[0]), wait)
             wait.attributes["pending"] = ir.IntegerAttr.get(kind, later)
+
+
+def _issue_beside(block: Any, eighths: int) -> None:
+    """Let matmuls issue so much at their start where arithmetic follows before another starts, or
+    groups meet."""
+    start = None  # which no arithmetic has followed yet
+    for op in block.operations:
+        operation = op.operation
+        works = operation.name in ("linalg.generic", ADD_SLICE)
+        if works and start is not None:
+            AHEAD.set(start, eighths)
+        waits = operation.name == WAIT and start is not None
+        waits = waits and owner(operation.operands[0]) == start
+        if operation.name == START:
+            start = operation
+        elif works or waits or operation.name in ("linalg.copy", "scf.if"):
+            start = None

@@ -48,7 +48,7 @@ from neptune_mlir.targets.group_tiles import (
     share_memory,
     sharing,
 )
-from neptune_mlir.targets.tuned import Choice, Entry, Question, Shape
+from neptune_mlir.targets.tuned import ALL_AHEAD, Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
     CHUNK,
     ELEMENT,
@@ -66,6 +66,7 @@ from neptune_mlir.targets.warp_groups import (
 from neptune_mlir.transforms.registry import remark
 
 ROWS = (0, *(GROUP_ROWS * groups for groups in PRODUCT_REGISTERS))  # to ask for; 0 for the rule's
+HALF = ALL_AHEAD // 2  # of the instructions of a product
 ROOMY = {"tanh", "sin", "cos", "erf", "log"}  # take registers of their own
 
 
@@ -212,8 +213,10 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
         wide = shape.width > PANEL
         masks = shape.band or shape.marks  # in many tiles: their loops spill
         if not wide and not few and shape.light and not masks:
-            return Choice(128, 2 * PANEL, late=0, slots=2)
-        return Choice(128, PANEL, keeps=not few, late=int(not wide), early=wide)
+            return Choice(128, 2 * PANEL, late=0, slots=2, beside=HALF)
+        if wide:
+            return Choice(128, PANEL, keeps=not few, late=0, early=2, beside=HALF)
+        return Choice(128, PANEL, keeps=not few, late=1)
     fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2
     if sharing(shape.width) > 1:

@@ -3,7 +3,7 @@
 
 A program has whole rows, or what divides them: ROW elements, or fewer where registers are few. On
 chips where a row may have a program of many warps (`row_warps`) a row that is read again once it
-was reduced is held whole, up to 8 ROW elements (2 ROW beside functions; longer ones have tiles of
+was reduced is held whole, up to 8 ROW elements (3 ROW beside functions; longer ones have tiles of
 2 ROW), and rows that nothing divides take ROW_TILES by their length. Streams that are cut into
 chunks have tiles of a row, and ROW elements of it; where rows are reduced together, of as many as
 have ROW elements. An axis that arrays do not lie along is held whole beside as many columns as give
@@ -107,14 +107,16 @@ def row_tile(
     starts = [FEW_FROM] if long and streamed and not calls.length else []
     again = wide and most == ROW and is_read_again(nests, axis)  # near caches have what was read
     elements = math.gcd(extent, 2 * ROW if again else most)
-    if elements <= 256 and wide:  # the last tile is not full
+    tables = _tiles(op, nests, axis)
+    if elements <= 256 and wide and not (again and tables is not ROW_TILES):
+        # the last tile is not full
         rows, elements = _of_length(ROW_TILES, extent)
         # programs of a few short rows begin more often than they load
         full = ROW if not streamed else rows * elements
         rows = max(rows, full // (1 << (extent - 1).bit_length()))
         return rows, min(most, elements), starts
     if wide and streamed and elements < min(extent, most):  # as where only a call knows the length
-        rows, elements = _of_length(_tiles(op, nests, axis), extent)
+        rows, elements = _of_length(tables, extent)
         return rows, min(most, elements) if most < ROW else elements, starts
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
 
@@ -184,4 +186,4 @@ def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:
     a thread holds no results of functions beside its elements."""
     if not is_read_again(nests, axis):
         return 0
-    return 2 * ROW if _has_functions(nests, axis) else 8 * ROW
+    return 3 * ROW if _has_functions(nests, axis) else 8 * ROW

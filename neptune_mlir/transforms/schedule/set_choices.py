@@ -22,7 +22,7 @@ from neptune_mlir.transforms.schedule.tile import kernel_ops
 MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
-    "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1,
+    "ahead": 1 << 20, "early": 2, "late": 6, "lefts": 1, "cut": 1, "beside": 7,
 }  # fmt: skip
 
 
@@ -32,6 +32,7 @@ def set_choices(
     boxed: int = -1, narrow: int = -1, slots: int = -1, warps: int = -1, blocks: int = -1,
     interleave: int = -1, priority: int = -1, near: int = -1, ahead: int = -1,
     early: int = -1, late: int = -1, lefts: int = -1, cut: int = -1,
+    beside: int = -1,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -51,10 +52,13 @@ def set_choices(
         near: on AMD, 1 if neighbouring programs run on one die of the chip.
         ahead: how many programs on the rows are that a program has brought to the second-level
             cache, where it holds a row and multiplies no matrices; 0: it does not.
-        early: 1 if an iteration loads vectors in front of its matmuls (`schedule-loops`).
+        early: whether an iteration loads vectors in front of its matmuls (1) or behind the start of
+            the first one (2), not beside arithmetic (`schedule-loops`).
         late: how many matmuls may run an iteration late, at most (`schedule-loops`).
         lefts: 1 if left factors that a program loads once stay in registers, where warp groups
             multiply.
+        beside: how many eighths of the instructions of a matmul are issued at its start, where
+            others can be between the elements of arithmetic (`pipeline-loops`); 0: all.
         cut: 1 if tiles of rows may begin where data say (`cut-rows`).
     """
     given = {
@@ -62,6 +66,7 @@ def set_choices(
         "narrow": narrow, "slots": slots, "warps": warps, "blocks": blocks,
         "interleave": interleave, "priority": priority, "near": near,
         "ahead": ahead, "early": early, "late": late, "lefts": lefts, "cut": cut,
+        "beside": beside,
     }  # fmt: skip
     chosen = {name: number for name, number in given.items() if number != -1}
     for name, number in chosen.items():

@@ -26,7 +26,8 @@ looks at the part that an axis plays, never at what the program is for:
   along) the last, when reads run along it, is uncut if static and at most 256, else 256 (in a join
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
   all others 1;
-* on GPUs a map of more than 32 operations has fewer rows: a thread spells all of its elements;
+* on GPUs a map of more than 32 operations has fewer rows: a thread spells all of its elements; one
+  whose programs meet those of another device has one: it is small, and what it reads is far away;
 * on CPUs, where streams along rows have a least `length`: LONG_TILE elements of one row;
 * without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
   has TILE_WORDS;
@@ -56,6 +57,7 @@ from neptune_mlir.dialects.attributes import (
     FEW_ROWS,
     LONGER,
     LONGER_FEW,
+    MEETS,
     ONE_TILE,
     TILE,
     TILE_FEW,
@@ -349,7 +351,8 @@ def _row_sizes(
         stream, most = sizes[along], power_of_2(rows * sizes[along])
         if axis not in (along, None):  # as many of the rows that are reduced together
             stream, rows = _rows_together(nests, axis, along, rows, sizes), 1
-    sizes.update((a, rows or map_rows(nests, bool(_chip_of(op)))) for a in parallel[-1:])
+    rows = rows or (1 if _meets(op) else map_rows(nests, bool(_chip_of(op))))
+    sizes.update(dict.fromkeys(parallel[-1:], rows))
     return stream, most
 
 
@@ -515,6 +518,11 @@ def _chip_of(op: Any) -> str:
     while module.parent is not None:
         module = module.parent
     return CHIP.find(module, "")
+
+
+def _meets(op: Any) -> bool:
+    """Whether it is in a function whose programs meet those of another device."""
+    return bool(MEETS.find(op.operation.parent, ()))
 
 
 def _note_lengths(op: Any, lengths: Sequence[int]) -> None:

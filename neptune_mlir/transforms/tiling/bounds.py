@@ -22,7 +22,7 @@ _SIGNED_AT_LEAST = 5  # predicate of arith.cmpi
 
 @dataclass(frozen=True)
 class Range:
-    """Tiles from `start` to `stop`; `full`: every position exists and `known` forms are >= 0;
+    """Tiles from `start` to `stop`, where `known` forms are >= 0; `full`: every position exists;
     `single`: it is one tile, wherever that stands."""
 
     start: Index
@@ -58,6 +58,7 @@ def tail_ranges(extent: Index, size: int, split: bool, known: Linear) -> list[Ra
 def live_ranges(
     start: Index, stop: Index, size: int, axis: int, live: Sequence[Linear], box: Box,
     *, divides: bool, exists: Linear, from_end: bool = False, anywhere: bool = False,
+    rows: Sequence[Linear] = (),
 ) -> list[Range]:  # fmt: skip
     """The tiles between `start` and `stop` that may hold a live point: partial, full, partial, or
     with `from_end` partial, partial, full.
@@ -71,8 +72,10 @@ def live_ranges(
         exists: the form `extent - 1 - position`.
         from_end: begin with the partial tiles where `live` ends the stream.
         anywhere: tiles are counted from the first live point, wherever that is.
+        rows: forms of the program's rows alone, of which some are >= 0: full tiles have all.
     """
-    lows, highs, low_full, high_full, some, every = [], [], [], [], [], []
+    lows, highs, low_full, high_full, some = [], [], [], [], []
+    every = [_extremes(form, box)[0] for form in rows]
     begins, ends = False, False  # inside of a tile
     for form in live:
         c, rest = form.coefficient(axis), form.without(axis)
@@ -107,9 +110,10 @@ def live_ranges(
         full_from = _where(condition, full_from, first)
         full_to = _where(condition, full_to, first)
     ranges = [Range(first, full_from, False)] if begins else []
-    ranges.append(Range(full_from, full_to, True, [*live, exists]))
-    if ends or some or not divides:
-        ranges.insert(0 if from_end and ends else len(ranges), Range(full_to, last, False))
+    ranges.append(Range(full_from, full_to, True, [*live, *rows, exists]))
+    if ends or some or rows or not divides:  # behind what begins the stream, if a tile is whole
+        begun = [] if every else [form for form in live if form.coefficient(axis) > 0]
+        ranges.insert(0 if from_end and ends else len(ranges), Range(full_to, last, False, begun))
     return ranges
 
 

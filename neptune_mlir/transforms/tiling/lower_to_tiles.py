@@ -310,9 +310,17 @@ def _stream_ranges(program: GridProgram, chunk: Any) -> list[Range]:
             return [Range(start, stop, axis.divides, [exists] if axis.divides else [])]
         return live_ranges(
             start, stop, axis.size, kernel.stream, live, program.span, divides=axis.divides,
-            exists=exists, anywhere=anywhere,
+            exists=exists, anywhere=anywhere, rows=_whole_rows(program),
             from_end=_begins_at_end(kernel, live) and not _is_backward(program),
         )  # fmt: skip
+
+
+def _whole_rows(program: GridProgram) -> list[Linear]:
+    """That all rows of a program exist, where sums that programs share are sums over these: a
+    program that has all of them masks none, and the last one does so in all its tiles."""
+    axes = program.kernel.axes
+    summed = [a for a in program.kernel.shared_axes if axes[a].size > 1 and not axes[a].divides]
+    return [program.exists(a) for a in sorted(summed)]
 
 
 def _begins_anywhere(kernel: TileKernel, live: Sequence[Linear]) -> bool:

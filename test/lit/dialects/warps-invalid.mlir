@@ -19,7 +19,7 @@ func.func @a_tile_of_answers(%rows: tensor<128xi1>) {
 
 func.func @three_lanes(%part: tensor<128xf32>) {
   // expected-error@below {{needs distances that are powers of two, got 3}}
-  %sum = "neptune.join_lanes"(%part) {distances = array<i64: 3>} : (tensor<128xf32>) -> tensor<128xf32>
+  %sum = "neptune.join_lanes"(%part) {distances = array<i64: 3>, warps = array<i64>} : (tensor<128xf32>) -> tensor<128xf32>
   return
 }
 
@@ -27,7 +27,7 @@ func.func @three_lanes(%part: tensor<128xf32>) {
 
 func.func @other_type(%part: tensor<128xf32>) {
   // expected-error@below {{joins a tensor<128xf32> to a tensor<64xf32>}}
-  %sum = "neptune.join_lanes"(%part) {distances = array<i64: 1>} : (tensor<128xf32>) -> tensor<64xf32>
+  %sum = "neptune.join_lanes"(%part) {distances = array<i64: 1>, warps = array<i64>} : (tensor<128xf32>) -> tensor<64xf32>
   return
 }
 

@@ -1,6 +1,7 @@
 // A loop in two stages becomes a prologue, a steady state and an epilogue.
 // RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --split-matmuls --schedule-loops --pipeline-loops 2>/dev/null | filecheck %s
 // RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --split-matmuls --schedule-loops --pipeline-loops --distribute-tiles=entry=fits 2>/dev/null | filecheck %s --check-prefix=CODE
+// RUN: neptune-opt %s --set-choices=beside=4 --specialize-warps --assign-layouts="target=sm_90a warps=8" --partition-warps --split-matmuls --schedule-loops --pipeline-loops --distribute-tiles=entry=fits 2>/dev/null | filecheck %s --check-prefix=BESIDE
 
 // the prologue: stage 0 of the first iteration, if there is one
 // CHECK: %[[ANY:.*]] = arith.cmpi slt
@@ -32,6 +33,22 @@
 // CHECK: "neptune.mma_wait"
 // CHECK: "neptune.aref_release"
 // CHECK-NOT: neptune.stage =
+
+// By the choice `beside` half of the instructions of S stand at its start, the others between
+// exponentials: two groups of them, so one that may run on is one more to count.
+// BESIDE: gpu.func @fits
+// BESIDE: scf.for
+// BESIDE-COUNT-2: wgmma.mma_async
+// BESIDE: wgmma.commit_group
+// BESIDE-COUNT-32: ex2
+// BESIDE: wgmma.mma_async
+// BESIDE-COUNT-32: ex2
+// BESIDE: wgmma.mma_async
+// BESIDE: wgmma.commit_group
+// BESIDE-COUNT-8: wgmma.mma_async
+// BESIDE: wgmma.commit_group
+// BESIDE: wgmma.wait_group.sync.aligned 1
+// BESIDE: wgmma.wait_group.sync.aligned 0
 
 // CODE: gpu.func @fits
 // CODE: scf.for

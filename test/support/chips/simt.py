@@ -40,6 +40,7 @@ def from_bytes(raw: np.ndarray, kind: str) -> np.ndarray:
 
 SIZES = {
     "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
+    "index": 8,
 }  # fmt: skip
 
 
@@ -214,7 +215,7 @@ class Block:
         text = op.attributes["asm_string"]
         if "setp.gt.s32 p" in text:
             return self._guarded(text, operands, mask)
-        if "atom.cas.release.sys" in text:
+        if "red.release.sys" in text:
             own, other, timeout, thread = operands
             for t in np.flatnonzero(mask & (thread == 0)):
                 assert self.memory.met is not None and timeout[t] > 0
@@ -231,12 +232,12 @@ class Block:
             found = np.ascontiguousarray(raw[:, [chosen >> 4 * k & 7 for k in range(4)]])
             return found.view(np.int32).ravel()
         if "e4m3x2" in text or "0x64646464" in text:  # two bytes as f16
-            if "prmt.b32 w" in text:  # of two words
-                chosen = int(text.split("prmt.b32 w, $1, $2, ")[1].split(";")[0])
-                raw = np.stack(operands, 1).astype(np.int32).view(np.uint8).reshape(-1, 8)
-                pair = np.ascontiguousarray(raw[:, [chosen & 7, chosen >> 4 & 7]])
+            if "mov.b32 {g, h}, $1" in text:  # in a half of a word
+                upper = ", h;" in text.split("$1;")[1]
+                words = operands[0].astype(np.int32) >> (16 if upper else 0)
             else:
-                pair = operands[0].astype(np.int16).view(np.uint8).reshape(-1, 2)
+                words = operands[0]
+            pair = words.astype(np.int16).view(np.uint8).reshape(-1, 2)
             wide = float8_values(pair) if "e4m3x2" in text else pair.view(np.int8)
             return wide.astype(np.float16).view(np.int32).ravel()
         if "vote.sync.all" in text:
@@ -315,6 +316,19 @@ class Block:
             word[warps] = np.stack(pair, 2).view(np.int32)[..., 0]
         words = [word.ravel() for word in words]
         return words if len(words) > 1 else words[0]
+
+    def _nvvm_stmatrix(self, op: Op, operands: Any, mask: np.ndarray) -> None:
+        assert "row" in op.attributes["layout"]
+        lane, warps = np.arange(32), self._warps(mask)
+        address = operands[0].reshape(-1, 4, 8)[warps]  # of rows of four pieces
+        for k, word in enumerate(operands[1:]):
+            rows = address[:, k]
+            assert (rows % 16 == 0).all()
+            banks = rows // 16 % 8
+            assert (np.sort(banks) == np.arange(8)).all(), "rows of a piece share banks"
+            pair = to_bytes(np.asarray(word).reshape(-1, 32)[warps].ravel(), "i32")
+            where = rows[:, lane // 4] + 4 * (lane % 4)
+            self.shared[where[..., None] + np.arange(4)] = pair.reshape(-1, 32, 4)
 
     def _nvvm_mma_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         """m16n8k16 and m16n8k8 (tf32) as the PTX manual lays out their fragments."""

@@ -67,7 +67,8 @@ class HopperBlock(simt.Block):
         self._reads: list[tuple[int, int]] = []
         self.read: list[list[list[tuple[int, int]]]] = [[] for _ in range(warps)]
         # of the same products, the op and what its left factor has in registers
-        self.held: list[list[tuple[Op, list[np.ndarray]]]] = [[] for _ in range(warps)]
+        self.held: list[list[list[tuple[Op, list[np.ndarray]]]]] = [[] for _ in range(warps)]
+        self.unfinished = [False] * warps  # whether the last of them has more instructions
         self.products, self.products_by_warp = 0, 0  # of warp groups; small ones, of single warps
         super().__init__(kernel, memory, arguments, number)
         assert not any(self.boxes), "a block ends while its shared memory is being read"
@@ -81,11 +82,18 @@ class HopperBlock(simt.Block):
         super()._llvm_store(op, operands, mask)
         if op.operands[1].shared:
             size = simt.SIZES[op.operands[0].kind] * op.operands[0].count
-            written = operands[1][mask]
-            self.fresh[written[:, None] + np.arange(size)] = True
-            busy = {x for warp in self.read for product in warp for x in product}
-            for first, last in busy:
-                assert ((written >= last) | (written + size <= first)).all(), "a product reads it"
+            self._write(operands[1][mask], size)
+
+    def _nvvm_stmatrix(self, op: Op, operands: Any, mask: np.ndarray) -> None:
+        super()._nvvm_stmatrix(op, operands, mask)
+        self._write(operands[0][mask], 16)
+
+    def _write(self, written: np.ndarray, size: int) -> None:
+        """Threads have written so many bytes each to shared memory."""
+        self.fresh[written[:, None] + np.arange(size)] = True
+        busy = {x for warp in self.read for product in warp for x in product}
+        for first, last in busy:
+            assert ((written >= last) | (written + size <= first)).all(), "a product reads it"
 
     def _llvm_mlir_constant(self, op: Op, operands: Any, mask: Any) -> Any:
         return self._arith_constant(op, operands, mask)
@@ -361,12 +369,16 @@ class HopperBlock(simt.Block):
             self.products += 1
             self.apart[group].clear()  # a product is of four warps
             for warp in range(4 * group, 4 * group + 4):
-                self.read[warp].append(self._reads.copy())
-                before = [words for op, words in self.held[warp] if op is self.op]
+                before = [words for some in self.held[warp] for op, words in some if op is self.op]
                 pairs = (both for words in before for both in zip(words, taken, strict=True))
                 same = all(np.array_equal(one, other) for one, other in pairs)
                 assert same, "registers that a product reads are written"
-                self.held[warp].append((self.op, taken))
+                if not self.unfinished[warp]:
+                    self.read[warp].append([])
+                    self.held[warp].append([])
+                self.read[warp][-1] += self._reads
+                self.held[warp][-1].append((self.op, taken))
+                self.unfinished[warp] = "wgmma.commit_group" not in text
             self._reads.clear()
         return out
 
@@ -399,7 +411,7 @@ class HopperBlock(simt.Block):
     def _await_products(self, text: str, operands: Any, mask: np.ndarray) -> Any:
         (pending,) = map(int, re.findall(r"aligned (\d+);", text))
         for warp in self._warps(mask):
-            done = max(0, len(self.read[warp]) - pending)
+            done = max(0, len(self.read[warp]) - self.unfinished[warp] - pending)
             del self.read[warp][:done], self.held[warp][:done]
         return list(operands)
 

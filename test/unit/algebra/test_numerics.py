@@ -12,7 +12,7 @@ from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.numerics.accept import accept
 from neptune_mlir.algebra.numerics.accuracy import rounded
 from neptune_mlir.algebra.numerics.evaluation import Domain, define, fused
-from neptune_mlir.algebra.numerics.kept import with_digits
+from neptune_mlir.algebra.numerics.kept import added_in_pairs, is_row, with_digits
 from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 from support.chains import (
@@ -328,3 +328,19 @@ def test_numbers_are_rounded_to_digits_as_frexp_has_it():
         found = with_digits(part, 24)
         assert np.array_equal(found, wanted[: len(part)], equal_nan=True)
         assert np.array_equal(np.signbit(found), np.signbit(wanted[: len(part)]))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_sums_in_pairs_are_those_of_numpy(kind):
+    """To the bit, signs of zeros included, though the inputs are what lies in a row."""
+    g = np.random.default_rng(0)
+    for length in (8, 9, 15, 16, 29, 64, 127, 128):
+        values = g.standard_normal((16, 3, length)) * 10.0 ** g.uniform(-5, 5, (16, 3, length))
+        values[0], values[1, 0, 3] = -0.0, np.inf
+        values = values.astype(kind)
+        turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 0, -1)), -1, 0)[..., None]
+        assert is_row(turned, 2)
+        found = added_in_pairs(turned, 2)[..., 0]
+        wanted = np.add.reduce(values, axis=2, keepdims=True, initial=0.0)
+        assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+    assert not is_row(turned[..., :7, :], 2) and not is_row(np.ones((2, 9), int), 1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, rounded
+from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, rounded
 from neptune_mlir.algebra.numerics.judge import ROUNDINGS, Programs, judge
 from neptune_mlir.driver.compiler import compile_reference
 from neptune_mlir.driver.kernel import Source
@@ -145,6 +145,24 @@ def test_an_input_that_is_exact_by_luck_is_one_of_others():
     assert verdict(12.0, 5.0)
     assert not verdict(20.0, 5.0)
     assert not verdict(12.0, 1.0)
+
+
+def test_a_rounding_may_leave_the_range():
+    """Of the mean of the smallest float; not of a maximum, of which nothing is rounded."""
+    least = np.full((1, 3), -LARGEST["f32"])
+
+    def verdict(by, fused=-np.inf):
+        most = lambda x: [np.max(x[0], 1)]  # noqa: E731
+        of = Programs(
+            lambda x: [np.max(np.where(x[0] == least, fused, x[0]), 1)], most, most,
+            ("f32",), ("f32",), ranged=most,
+            otherwise=lambda n: lambda x: [np.max(x[0], 1) * (1 + by * (n % 2))],
+        )  # fmt: skip
+        return judge(of, [least])[0].ok
+
+    assert verdict(ULP)
+    assert not verdict(0.0)
+    assert not verdict(ULP, np.inf) and not verdict(ULP, 0.0)
 
 
 def test_a_row_that_most_roundings_make_is_noise():

@@ -45,6 +45,31 @@ def test_operand_b_of_m16n8k16():
         assert held(layout, i, lane) == (lane % 4 * 2 + i % 2 + 8 * (i // 2), lane // 4)
 
 
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_operands_in_runs(count):
+    """A thread has neighbours along k, and the same ones of both operands, piece by piece."""
+    i, deep = MMA.along(count), 16 * count * 2
+    a, b = L.operand_a((16, deep), 0, 1, ONE, i), L.operand_b((8, deep), 0, 1, ONE, i)
+
+    def of_pieces(layout, lane):
+        columns = layout.positions[:, lane, 1].reshape(2 * count, -1)
+        return [sorted({*map(int, piece)}) for piece in columns]
+
+    for lane in range(32):
+        pieces, start = of_pieces(b, lane), 4 * count * (lane % 4)
+        assert of_pieces(a, lane) == pieces
+        assert [*itertools.chain(*pieces[:count])] == [*range(start, start + 4 * count)]
+        assert [piece[0] for piece in pieces] == [start + i.depth(p) for p in range(2 * count)]
+    assert b.run_along(1) == 4 * min(count, 4)
+    assert nvidia("sm_80").instruction(i.spread(8).label) == i.spread(8)
+
+
+def test_registers_without_an_element():
+    assert L.accumulator((8, 8), 0, 1, ONE, MMA).missing == {2, 3}
+    assert not L.accumulator((9, 8), 0, 1, ONE, MMA).missing
+    assert L.accumulator((8, 8), 0, 1, ONE, MMA).beyond == (True, False)
+
+
 @pytest.mark.parametrize("grid", [WarpGrid(4, 1, 4), WarpGrid(2, 2, 4), WarpGrid(1, 4, 8)])
 def test_accumulators_hold_every_element(grid):
     layout = L.accumulator((64, 64), 0, 1, grid, MMA)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neptune_mlir.algebra.numerics.accuracy import TOLERANCE, frobenius
+from neptune_mlir.algebra.numerics.accuracy import TOLERANCE
+from neptune_mlir.algebra.numerics.norms import frobenius
 from neptune_mlir.codegen.triton import tool
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import random_inputs, to_float64

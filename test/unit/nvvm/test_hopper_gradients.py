@@ -49,6 +49,7 @@ WIDE = "joined:1;rows:128;stream:128;slots:2;resident:0;late:0"  # groups have o
 
 @pytest.mark.parametrize(("head_dim", "causal", "knobs", "lengths"), [
     (64, False, JOINED + "2", (100, 70)),
+    (64, True, JOINED + "0;beside:4", (100, 70)),
     pytest.param(64, True, JOINED + "1", (250, 240), marks=pytest.mark.nightly),
     pytest.param(128, True, JOINED + "0", (150, 140), marks=pytest.mark.nightly),
     pytest.param(64, False, JOINED + "0;boxed:0", (70, 70), marks=pytest.mark.nightly),
@@ -84,6 +85,7 @@ def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths, monke
     by_engine = "boxed" not in knobs and "warp_groups" not in knobs
     assert ("cp.reduce.async.bulk" in text) == by_engine
     assert ("red.global.add.v2" in text) != by_engine
+    assert ("nvvm.stmatrix" in text) == ("warp_groups" not in knobs)  # where groups exchange dS
     found = kernel(*arrays)
     assert bool(staged) == by_engine and {*staged} <= {16}
     wanted = backward.reference(*(x.astype(float) for x in arrays))

@@ -7,6 +7,7 @@ import numpy as np
 
 from neptune_mlir import ops
 from neptune_mlir.driver.compiler import lower_text
+from neptune_mlir.driver.kernel import compile
 from neptune_mlir.frontend.shard import split
 from support.chips import simt
 from support.chips.run_kernels import Simulated
@@ -42,9 +43,26 @@ def test_nothing_is_read_before_the_other_device_is_met(monkeypatch):
     monkeypatch.setattr(simt.Memory, "met", come)
     late = [x if k in (0, 2) else np.full_like(x, np.nan) for k, x in enumerate(parts)]
     np.testing.assert_array_equal(meeting(*late, OWN, OTHER, 900), want)
-    assert met == [(4 * k, 4 * k) for k in range(len(met))] and len(met) > 1  # a word each
+    # a word for each row, which is a program of its own
+    assert met == [(4 * k, 4 * k) for k in range(len(met))] and len(met) == HEADS
     monkeypatch.setattr(simt.Memory, "met", None)
     np.testing.assert_array_equal(meeting(*parts, 0, 0, 0), want)  # nobody is to be met
+
+
+def test_it_starts_while_what_was_launched_before_runs():
+    made = split(ops.attention(head_dim=64, q_len=1, dtype="f16"), ["j"])
+    for meets, follows in ((False, 0), (True, 2)):
+        bundle = compile(made.join("j", 2, meets), "sm_90a", on_demand=False).bundle
+        (image,) = bundle.facts["images"]
+        assert [k["follows"] for k in image["kernels"].values()] == [follows]
+
+
+def test_the_last_kernel_in_front_of_it_lets_it_start():
+    local = split(ops.attention(head_dim=16, q_len=1, dtype="f16"), ["j"]).local
+    text = str(lower_text(local.to_mlir(), local.name, "sm_90a", None, "tile")[0])
+    for told, lets in ((text, True), (text.replace(", neptune.followed", ""), False)):
+        *_, last = str(Simulated(told, target="sm_90a").module).split("gpu.func ")
+        assert ("griddepcontrol.launch_dependents" in last) == lets
 
 
 def test_cpus_meet_nobody():

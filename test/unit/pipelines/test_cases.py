@@ -175,6 +175,30 @@ def test_a_lone_product_with_two_axes_of_rows_has_nothing_to_cut():
     assert [len(made.plan_of(image).launches) for image in made.facts["images"]] == [1]
 
 
+@pytest.mark.parametrize(
+    ("queries", "merged", "taller"),
+    [
+        (16, True, True), (128, False, False), (139, True, False), (170, True, False),
+        (190, False, False),
+    ],
+)  # fmt: skip
+def test_rows_are_merged_where_that_leaves_fewer_tiles(queries, merged, taller):
+    """33 heads on 3: the last tile of each head alone would be nearly empty. `taller`: beside an
+    image with tiles of 192 rows, of which a head has one."""
+    whole = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 128]), ()),))
+    fold = ["ceildiv", ["mul", 11, ["dim", 0, 2]], 128]
+    grid = (8, ["mul", ["dim", 0, 0], 3], fold)
+    variant = replace(PLAN, launches=(Launch("f_0", grid, ()), Launch("f_1", (HEADS,), ())))
+    case = cases.Case("rows:128", schedule="private", merged=True)
+    tall = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 192]), ()),))
+    for others, wanted in (((), merged), ((tall,), taller)):
+        conditions = cases.Conditions(whole)
+        for other in others:
+            conditions.of(cases.Case("length:1", ["le", 1, ["dim", 0, 2]]), other)
+        when = conditions.of(case, variant)
+        assert bool(evaluate(when, [(14, 33, queries, 216)], (), 132)) == wanted
+
+
 # ---- how many chunks
 
 
@@ -191,6 +215,24 @@ def test_chunks_of_programs_that_have_a_multiprocessor_each(batch, keys, chunks)
         head_dim=64, batch=batch, heads=12, q_len=384, kv_len=keys, dtype="f16"
     )  # 36 tiles of 128 rows a sequence
     knobs = "warp_groups:1;rows:128;chunks:0;programs:132;each:1;columns:32"
+    module, _ = compiler.lower_text(program.to_mlir(), "x", "sm_90a", "private", "fused", knobs)
+    assert re.findall(r"chunks = (\d+)", str(module)) == [str(chunks)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "keys", "head_dim", "chunks"),
+    [
+        (7, 9137, 88, 2),  # 196 programs leave a multiprocessor one or two of its four places
+        (7, 512, 88, 1),  # not worth a join
+        (9, 9137, 88, 1),  # 252 keep memory busy
+        (7, 9137, 192, 1),  # a multiprocessor has room for two
+    ],
+)
+def test_one_chunk_more_where_places_are_empty(batch, keys, head_dim, chunks):
+    program = ops.attention(
+        head_dim=head_dim, batch=batch, heads=28, q_len=1, kv_len=keys, dtype="f16"
+    )
+    knobs = "product_stream:32;least:16;chunks:0;programs:264;each:2;columns:32"
     module, _ = compiler.lower_text(program.to_mlir(), "x", "sm_90a", "private", "fused", knobs)
     assert re.findall(r"chunks = (\d+)", str(module)) == [str(chunks)]
 

@@ -24,13 +24,13 @@ except ToolError:
 
 
 @functools.cache
-def made(name, chip):
+def made(name, chip, numerics):
     case = PROGRAMS[name]()
-    return compiled(case.program, chip), case.inputs
+    return compiled(case.program, chip, numerics), case.inputs
 
 
-def check(name, chip):
-    bundle, inputs = made(name, chip)
+def check(name, chip, numerics="default"):
+    bundle, inputs = made(name, chip, numerics)
     assert amd_calls.check_call(bundle, chip, inputs) > 0
     for image in bundle.facts["images"]:
         code = bundle.code[image["offset"] : image["offset"] + image["size"]]
@@ -61,9 +61,14 @@ CHOSEN = {
 }
 
 
+# Whether what it fuses is accurate is asked for half a minute, of any target: `test_every_program`
+# asks, and has the same code.
+UNASKED = {"gradient: attention_alibi"}
+
+
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_few_programs(name):
-    check(name, CHOSEN[name])
+    check(name, CHOSEN[name], "fast" if name in UNASKED else "default")
 
 
 @pytest.mark.nightly

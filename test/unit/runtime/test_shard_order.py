@@ -11,7 +11,7 @@ from neptune_mlir import ops
 from neptune_mlir.frontend.shard import split
 from neptune_mlir.frontend.shard.plan import plan_of
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, ShardLayout
-from neptune_mlir.runtime.shards.order import Queue, last_lanes, tiles
+from neptune_mlir.runtime.shards.order import LeftOver, Queue, last_lanes, left_over, tiles
 from neptune_mlir.runtime.shards.plan import ShardSchedule
 
 CAUSAL = Form(0, {"i": 1, "j": -1}, {"i": 1, "j": -1}, {})
@@ -54,6 +54,19 @@ def test_lanes_that_come_late_come_last():
     assert found < 16 and queue.time(found, 1.0, CHIP) < 0.87 * queue.time(16, 1.0, CHIP)
     there = replace(queue, groups=0)
     assert abs(there.time(found, 1.0, CHIP) / there.time(16, 1.0, CHIP) - 1) < 0.01
+
+
+def test_programs_that_are_left_over_are_chunks():
+    """Half of 65536 rows by 65536 columns: 4096 programs are 31 turns and 4 programs."""
+    found = left_over(32768, 128, 16, (32768, 32768), CHIP)
+    assert found == LeftOver(32640, 8)
+    whole, cut = (Queue((512,) * n, (0,) * n, 16).time(0, 1.0, CHIP) for n in (256, 255))
+    assert whole / (cut + 2 * 512 / 16 + 20) > 1.02
+    assert left_over(8192, 128, 16, (8192, 8192), CHIP) is None  # the last turn is nearly full
+    assert left_over(128 * 132, 128, 1, (32768, 32768), CHIP) is None  # full
+    assert left_over(128 * 4, 128, 1, (32768, 32768), CHIP) is None  # the only turn
+    assert left_over(32768, 128, 16, (32768, 32896), CHIP) is None  # nothing divides both
+    assert left_over(32768, 128, 16, (2048, 2048), CHIP) is None  # short programs
 
 
 def test_a_schedule_says_what_its_devices_do():

@@ -49,3 +49,15 @@ def test_chunks_save_time_where_programs_are_few():
     assert time(cut_cycles(deep, tile, 64)) < time(whole_cycles(deep, tile)) / 8
     short = Product(128, 128, 1, 256)
     assert time(cut_cycles(short, tile, 4)) > time(whole_cycles(short, tile))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "length", "tile"),
+    [
+        (1009, 4608, 3584, ProductTile(128, 192)),  # 192 programs for 144, of which 12 are alone
+        (2048, 6400, 2048, WHOLE),
+    ],
+)
+def test_columns_that_are_reduced_have_the_tile_that_ends_first(rows, columns, length, tile):
+    product = Product(rows, columns, 1, length, streamed=True)
+    assert min((WHOLE, *STREAMED), key=lambda t: time(whole_cycles(product, t))) == tile

@@ -23,11 +23,12 @@ import neptune_mlir.torch.distributed as nd  # noqa: E402
 from neptune_mlir import ops  # noqa: E402
 from neptune_mlir.errors import ArgumentError, PeerError  # noqa: E402
 from neptune_mlir.frontend.shard import split, split_vjp  # noqa: E402
-from neptune_mlir.runtime.shards import plan  # noqa: E402
+from neptune_mlir.runtime.shards import order, plan  # noqa: E402
 from neptune_mlir.torch import register, unregister  # noqa: E402
 from neptune_mlir.torch.distributed import exchange  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
-from neptune_mlir.torch.distributed.run import TOGETHER  # noqa: E402
+from neptune_mlir.torch.distributed.kernels import ShardKernels  # noqa: E402
+from neptune_mlir.torch.distributed.run import TOGETHER, _ShardCall  # noqa: E402
 from support.processes import run  # noqa: E402
 
 LENGTH, DIM = 17, 4
@@ -214,6 +215,33 @@ def together(group):
     return max(found)
 
 
+def left_over(group):
+    """One run together that leaves rows to chunks of both processes' data."""
+    size, length = group.size(), 24
+    if size != 2:
+        return 0.0
+    taken = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "TILE", 2)
+        patch.setattr(order, "LEAST", 1)
+        patch.setattr(plan, "ALIGNED", 1)
+        patch.setattr(_ShardCall, "_multiprocessors", 5)
+        patch.setattr(ShardKernels, "rows", 2)
+        in_chunks = _ShardCall._in_chunks
+        patch.setattr(_ShardCall, "_in_chunks",
+                      lambda self, rest, *a: (taken.append(rest), in_chunks(self, rest, *a)))
+        function = nd.compile(
+            ops.attention(head_dim=DIM, v_dim=DIM, dtype="f32"), group, {"i": None, "j": None}
+        )
+        function.primal.form = TOGETHER
+        pieces = nd.ShardLayout.even(length, size)
+        torch.manual_seed(3)
+        q, k, v, d = (torch.randn(1, 2, length, DIM) for _ in range(4))
+        out = function(*(cut(x, pieces, group.rank()) for x in (q, k, v)))
+    assert taken == [order.LeftOver(10, 2)]
+    return worst([out], [cut(defined(q, k, v, d, False)[0], pieces, group.rank())])
+
+
 CASES = {
     "global, uneven": attention(False),
     "causal, zigzag, grouped heads": attention(True, nd.ShardLayout.zigzag, heads=4),
@@ -221,7 +249,8 @@ CASES = {
     "window": attention(True, nd.ShardLayout.zigzag, window=5),
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
-    "at once": at_once, "late rows": late_rows, "together": together, "wrong layout": wrong_layout,
+    "at once": at_once, "late rows": late_rows, "together": together,
+    "left over": left_over, "wrong layout": wrong_layout,
 }  # fmt: skip
 
 
@@ -237,9 +266,9 @@ def solve():
     split_vjp(ops.linear_cross_entropy(width=DIM), ["j"])
 
 
-def check(size, compiled=False):
+def check(size, compiled=False, cases=tuple(CASES)):
     solve()
-    found = run(size, list(CASES.items()), compiled=compiled)
+    found = run(size, [(name, CASES[name]) for name in cases], compiled=compiled)
     wrong = {
         name: values for name, values in found.items()
         if any(not isinstance(x, float) or not x <= TOLERANCE for x in values)
@@ -250,6 +279,12 @@ def check(size, compiled=False):
 @pytest.mark.filterwarnings("ignore")
 def test_two_processes():
     check(2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_four_processes():
+    """Forward and backward, of uneven lengths; all other cases of four run nightly."""
+    check(4, cases=("global, uneven", "decode", "linear and cross-entropy"))
 
 
 @pytest.mark.nightly

@@ -181,7 +181,8 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
         (softmax, [D, D, 16384], "", [1, 1, 8192]),  # not beside exponentials
         (softmax, [D, D, 8191], "", [1, 1, 0]),
         (softmax, [D, D, 50257], "", [1, 1, 4096]),  # the last tile is not full
-        (softmax, [D, D, 9216], "", [1, 1, 8192]),  # no tile of several short pieces of rows
+        (softmax, [D, D, 12288], "", [1, 1, 0]),
+        (softmax, [D, D, 12800], "", [1, 1, 8192]),  # no tile of several short pieces of rows
         (softmax, [D, D, 57856], "", [1, 1, 8192]),
         (softmax, [D, D, D], "", [1, 4, 256]),
         (softmax, [D, D, D], " length=512", [1, 1, 1024]),
@@ -200,7 +201,7 @@ def test_rows_with_a_program_of_many_warps(
     (stream,) = streams(module)
     noted = D in shape[-1:] and body is softmax and not more
     assert LONGER.find(stream.operation, ()) == ((512, 3072) if noted else ())
-    assert LONGER_FEW.on(stream.operation) == (noted or shape[-1] > 8192)
+    assert LONGER_FEW.on(stream.operation) == (noted or shape[-1] > 12288)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,15 @@ def scaled_entropy():
     return p
 
 
+def pooled(reference):
+    """Weights that softmax divides, measured from their maximum and, or, something else."""
+    p, i, j, read = rows()
+    x, y, r = read("x"), read("y"), p.input("r", i)[i]
+    e = N.exp(x - reference(N.max(x, j), r))
+    p.output(N.sum(e / N.sum(e, j) * y, j), i)
+    return p
+
+
 def remarks_of(program):
     _, facts = compiler.lower_text(Source.of(program).text, "program", "cpu", None, "fused")
     return facts["remarks"]
@@ -98,6 +107,17 @@ def test_exponents_have_units_of_their_own():
     x[:, 20] = 0x6387  # 4.98e21, e^49.8
     found = neptune.compile(scaled_entropy())(x, np.zeros(5, np.uint16))
     assert np.abs(found / (36 * 49.8062 * np.exp(-49.8062)) - 1).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("reference", "fused"),
+    [(N.maximum, False), (lambda m, r: r, False), (lambda m, r: m, True)],
+    ids=["the larger one", "another", "their maximum"],
+)
+def test_weights_with_few_digits_are_divided_one_by_one(reference, fused):
+    """Where all are 26 times the least number, p y has the digits of y, and e y has not."""
+    found = [r for r in remarks_of(pooled(reference)) if ": alone, " in r]
+    assert bool(found) != fused
 
 
 def test_exponents_are_found_under_another_shape():
