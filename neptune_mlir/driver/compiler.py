@@ -367,7 +367,7 @@ def compile_reference(
     lowering = Lowering.of_text(text, source)
     with bindings.source_name(source):
         lowering.lift_constants()
-        lowering.run([Step("widen-floats")])
+        lowering.run([Step("lower-tm-tensor"), Step("widen-floats")])
     return _through_loops(lowering, source, entry, False, order, digits, numbered)
 
 
@@ -380,6 +380,7 @@ def _through_loops(
 
     with bindings.source_name(source):
         lowering.lift_constants()
+        lowering.run([Step("lower-tm-tensor")])
         if count(lowering.module, "linalg.softmax"):
             schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
         bundle = cpu.compile_unfused(

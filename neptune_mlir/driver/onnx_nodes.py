@@ -8,6 +8,7 @@ ONNX itself defines them by.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -230,9 +231,8 @@ def _attention(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     """None for what only later operator sets have, and where numbers of heads are not known."""
     q, k, v, mask, past_k, past_v, lengths = _inputs(node, 7)
     a = _attributes(node)
-    windows = max(a.get("left_window_size", -1), a.get("right_window_size", -1)) >= 0
     known = all(x in w.types for x in (q, k, v, mask) if x)
-    if lengths or windows or any(node.output[3:]) or not known:
+    if any(node.output[3:]) or not known:
         return None
     flat = len(w.shape(q)) == 3
     heads = a.get("q_num_heads") if flat else w.shape(q)[1]
@@ -259,8 +259,9 @@ def _attention(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     turned = [0, 1, 2, 4, 3] if group > 1 else [0, 1, 3, 2]
     scores = w.op("MatMul", q, w.op("Transpose", k, perm=turned))
     scores = w.op("Mul", scores, w.number(a.get("scale", dim**-0.5), node.input[0]))
-    scores = _masked(w, node, scores, mask, first, flat=flat)
-    out = w.op("MatMul", _softmax(w, node, scores, bool(mask)), v)
+    seen = _seen(w, node, first, flat, rank=4 + (group > 1))
+    scores = _masked(w, node, scores, mask, seen)
+    out = w.op("MatMul", _softmax(w, node, scores, bool(mask or lengths)), v)
     if group > 1:
         out = w.op("Reshape", out, w.constant([0, heads, -1, value_dim]))
     if flat:
@@ -269,9 +270,7 @@ def _attention(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     return (out, *present)
 
 
-def _masked(
-    w: _Nodes, node: NodeProto, scores: str, mask: str, first: str, *, flat: bool
-) -> str:  # fmt: skip
+def _masked(w: _Nodes, node: NodeProto, scores: str, mask: str, seen: str) -> str:
     """Scores under a cap, and what masks them."""
     like, a = node.input[0], _attributes(node)
     if limit := a.get("softcap", 0.0):
@@ -282,9 +281,7 @@ def _masked(
         scores = w.op("Where", mask, scores, least)
     elif mask:
         scores = w.op("Add", scores, mask)
-    if a.get("is_causal"):
-        scores = w.op("Where", _causal(w, node, first, flat), scores, least)
-    return scores
+    return w.op("Where", seen, scores, least) if seen else scores
 
 
 def _grouped_mask(w: _Nodes, mask: str, shared: int, group: int) -> str:
@@ -299,16 +296,28 @@ def _grouped_mask(w: _Nodes, mask: str, shared: int, group: int) -> str:
     return ""
 
 
-def _causal(w: _Nodes, node: NodeProto, first: str, flat: bool) -> str:
-    """Whether a key stands at the row's own position or before it: rows by keys."""
-    axis = 1 if flat else 2
-    rows, keys = (w.length(x, axis) for x in node.input[:2])
+def _seen(w: _Nodes, node: NodeProto, first: str, flat: bool, rank: int) -> str:
+    """Whether a row sees a key by where they stand, rows by keys, and by which keys there are, with
+    axes for batch and heads before; "" where each sees all."""
+    a, lengths = _attributes(node), _inputs(node, 7)[6]
+    left, right = a.get("left_window_size", -1), a.get("right_window_size", -1)
+    rows, keys = (w.length(x, 1 if flat else 2) for x in node.input[:2])
     zero, one = w.constant(0), w.constant(1)
-    i, j = w.op("Range", zero, rows, one), w.op("Range", zero, keys, one)
-    if first:
-        i = w.op("Add", i, first)
-        j = w.op("Range", zero, w.op("Add", keys, first), one)
-    return w.op("LessOrEqual", j, w.op("Unsqueeze", i, w.constant([1])))
+    i = w.op("Range", zero, rows, one)
+    j = w.op("Range", zero, w.op("Add", keys, first) if first else keys, one)
+    i = w.op("Add", i, first) if first else i
+    i, found = w.op("Unsqueeze", i, w.constant([1])), []
+    if lengths:  # the last row stands at a sequence's last key
+        count = w.op("Reshape", lengths, w.constant([-1] + [1] * (rank - 1)))
+        i = w.op("Add", i, w.op("Sub", count, rows))
+        found.append(w.op("Less", j, count))
+    if a.get("is_causal"):
+        found.append(w.op("LessOrEqual", j, i))
+    if left >= 0:
+        found.append(w.op("LessOrEqual", w.op("Sub", i, w.constant(left)), j))
+    if right >= 0:
+        found.append(w.op("LessOrEqual", j, w.op("Add", i, w.constant(right))))
+    return functools.reduce(lambda x, y: w.op("And", x, y), found) if found else ""
 
 
 def _softmax(w: _Nodes, node: NodeProto, scores: str, masked: bool) -> str:
@@ -431,6 +440,8 @@ def _einsum(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     that all have when it multiplies the first two. None where it is one already."""
     equation = "".join(_attributes(node)["equation"].decode().split())
     given, arrow, kept = equation.partition("->")
+    if given == kept:
+        return [node.input[0]]  # a scalar perhaps, on which torch-mlir dies
     if arrow and len(node.input) <= 2:
         return None
     if not arrow:

@@ -357,6 +357,7 @@ class Conditions:
     def __init__(self, plan: Plan):
         """`plan`: of the program for any call."""
         self._plan = plan
+        self._fewest: Expression = _programs(plan)  # of plain rows, by any of their tiles
         # of merged rows, the tiles of the first variant, and which calls it is for
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
@@ -370,6 +371,8 @@ class Conditions:
         if case.product is not None and not case.schedule:
             return self._by_time(case)
         if not case.schedule or case.exact:
+            if not case.schedule:
+                self._fewest = ["min", self._fewest, _programs(variant)]
             return case.condition or few(case, self._plan, variant)
         key = case.rows, case.merged
         if case.schedule == "streamed":
@@ -434,16 +437,18 @@ class Conditions:
         return some
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
-        """The largest tiles: no more than FEWER_TILES of what the program for any call has, or so
-        few that they leave three quarters of the multiprocessors idle; where it has the same tiles,
-        so few that it does not keep the multiprocessors busy. (All calls, where their rows
-        are known.) Smaller ones: no more than these, so that each holds all rows. Of results wider
-        than an instruction, that program is as good where it keeps the multiprocessors busy: a warp
-        of few rows computes with a tile for longer than the next one is on its way."""
+        """The largest tiles: no more than half of what the program for any call has, or FEWER_TILES
+        of what plain rows have with any tiles, or so few that they leave three quarters of the
+        multiprocessors idle; where the program for any call has the same tiles, so few that it does
+        not keep the multiprocessors busy. (All calls, where their rows are known.) Smaller ones: no
+        more than these, so that each holds all rows. Of results wider than an instruction, that
+        program is as good where it keeps the multiprocessors busy: a warp of few rows computes with
+        a tile for longer than the next one is on its way."""
         whole = _programs(self._plan)
         if self._largest is None:
-            fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], whole]]
-            rule = ["or", fewer, ["le", ["mul", 4, tiles], ["multiprocessors"]]]
+            fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
+            half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
+            rule = ["or", half, ["le", ["mul", 4, tiles], ["multiprocessors"]]]
             if tiles == whole:
                 rule = ["lt", ["mul", BUSY[1], tiles], ["mul", BUSY[0], _places(tiles)]]
             self._largest = tiles, case.condition or rule

@@ -63,6 +63,30 @@ def test_grouped_causal_attention_is_one_kernel(tmp_path):
     assert [a.name for a in kernel.plan.arguments] == ["q", "k", "v"]
 
 
+def test_windows_and_the_lengths_of_a_cache(tmp_path):
+    """Of 4 rows the last stands at a sequence's last key; the first of the second one sees none."""
+    nodes = [
+        Node(
+            "Attention", ["q", "k", "v", "", "", "", "ids"], ["y"], is_causal=1, left_window_size=2
+        )
+    ]
+    path = save(
+        tmp_path / "f.onnx", nodes,
+        {"q": [2, 4, 4, 8], "k": [2, 2, 9, 8], "v": [2, 2, 9, 8], "ids": [2]},
+        {"y": [2, 4, 4, 8]}, opset=25,
+    )  # fmt: skip
+    q, k, v, count = f32(2, 4, 4, 8), f32(2, 2, 9, 8), f32(2, 2, 9, 8), np.array([7, 3])
+    scores = q @ k.repeat(2, 1).swapaxes(2, 3) / np.sqrt(8)
+    at = np.arange(4)[:, None] + count[:, None, None] - 4
+    seen = (np.arange(9) <= at) & (np.arange(9) >= at - 2)
+    with np.errstate(invalid="ignore"):
+        weights = softmax(np.where(seen[:, None], scores, -np.inf))
+    want = np.nan_to_num(weights) @ v.repeat(2, 1)
+    found = neptune_mlir.compile(path)(q, k, v, count)
+    np.testing.assert_allclose(found, want, atol=1e-5)
+    assert not found[1, :, 0].any()
+
+
 def test_a_row_that_is_masked_as_a_whole_is_zero(tmp_path):
     path = save(
         tmp_path / "f.onnx", [Node("Attention", ["q", "k", "v", "m"], ["y"], softcap=2.0)],

@@ -69,17 +69,17 @@ def added_in_pairs(value: Array, axis: int) -> Array:
     length = value.shape[axis]
     whole = length - length % LANES
 
-    def along(of: Array, *part: int | None) -> Array:
-        at = (*(slice(None),) * axis, slice(*part))
-        return of[at]
+    def part(array: Array, first: int, last: int, step: int = 1) -> Array:
+        place: Any = (slice(None),) * axis + (slice(first, last, step),)
+        return np.asarray(array[place])
 
-    lanes = along(value, LANES)
+    lanes = part(value, 0, LANES)
     for first in range(LANES, whole, LANES):
-        lanes = lanes + along(value, first, first + LANES)
-    while lanes.shape[axis] > 1:
-        lanes = along(lanes, 0, None, 2) + along(lanes, 1, None, 2)
+        lanes = lanes + part(value, first, first + LANES)
+    while (count := lanes.shape[axis]) > 1:
+        lanes = part(lanes, 0, count, 2) + part(lanes, 1, count, 2)
     for k in range(whole, length):
-        lanes = lanes + along(value, k, k + 1)
+        lanes = lanes + part(value, k, k + 1)
     return lanes + value.dtype.type(0)  # a sum begins with 0, which has a sign
 
 

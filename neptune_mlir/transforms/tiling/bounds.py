@@ -111,11 +111,9 @@ def live_ranges(
         full_to = _where(condition, full_to, first)
     ranges = [Range(first, full_from, False)] if begins else []
     ranges.append(Range(full_from, full_to, True, [*live, *rows, exists]))
-    if ends or some or rows or not divides:
-        # behind what begins the stream, unless no tile is whole
+    if ends or some or rows or not divides:  # behind what begins the stream, if a tile is whole
         begun = [] if every else [form for form in live if form.coefficient(axis) > 0]
-        final = Range(full_to, last, False, begun)
-        ranges.insert(0 if from_end and ends else len(ranges), final)
+        ranges.insert(0 if from_end and ends else len(ranges), Range(full_to, last, False, begun))
     return ranges
 
 

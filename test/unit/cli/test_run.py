@@ -54,6 +54,26 @@ def test_check_and_json(program, capsys):
     assert "hostile" not in report
 
 
+def test_running_sums_of_torch_are_checked(program, capsys):
+    """The program as written and its reference have loops for them, too."""
+    pytest.importorskip("torch_mlir")
+    Path(program).write_text(
+        """func.func @sums(%x: tensor<4x9xf32>, %o: tensor<4x9xf32>, %a: tensor<4xf32>)
+    -> tensor<4x9xf32> {
+  %s:2 = tm_tensor.scan dimension(1) inclusive(true) ins(%x : tensor<4x9xf32>)
+      outs(%o, %a : tensor<4x9xf32>, tensor<4xf32>) {
+  ^bb0(%l: f32, %r: f32):
+    %t = arith.addf %l, %r : f32
+    tm_tensor.yield %t : f32
+  } -> tensor<4x9xf32>, tensor<4xf32>
+  return %s#0 : tensor<4x9xf32>
+}"""
+    )
+    assert main.main(["run", program, "--check", "--json", "--repeat", "1"]) == 0
+    report = last_line(capsys)
+    assert report["check"]["ok"] and report["check"]["unfused_ulps"] < 10
+
+
 def test_check_times_kernels_that_fuse_nothing(program, capsys):
     """Softmax is one kernel; what it is compared with has one for each reduction."""
     softmax = Path(__file__).parents[2] / "inputs" / "softmax_generic.mlir"

@@ -176,17 +176,27 @@ def test_a_lone_product_with_two_axes_of_rows_has_nothing_to_cut():
 
 
 @pytest.mark.parametrize(
-    ("queries", "merged"), [(16, True), (128, False), (139, True), (170, True), (190, False)]
-)
-def test_rows_are_merged_where_that_leaves_fewer_tiles(queries, merged):
-    """33 heads on 3: the last tile of each head alone would be nearly empty."""
+    ("queries", "merged", "taller"),
+    [
+        (16, True, True), (128, False, False), (139, True, False), (170, True, False),
+        (190, False, False),
+    ],
+)  # fmt: skip
+def test_rows_are_merged_where_that_leaves_fewer_tiles(queries, merged, taller):
+    """33 heads on 3: the last tile of each head alone would be nearly empty. `taller`: beside an
+    image with tiles of 192 rows, of which a head has one."""
     whole = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 128]), ()),))
     fold = ["ceildiv", ["mul", 11, ["dim", 0, 2]], 128]
     grid = (8, ["mul", ["dim", 0, 0], 3], fold)
     variant = replace(PLAN, launches=(Launch("f_0", grid, ()), Launch("f_1", (HEADS,), ())))
     case = cases.Case("rows:128", schedule="private", merged=True)
-    when = cases.Conditions(whole).of(case, variant)
-    assert bool(evaluate(when, [(14, 33, queries, 216)], (), 132)) == merged
+    tall = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 192]), ()),))
+    for others, wanted in (((), merged), ((tall,), taller)):
+        conditions = cases.Conditions(whole)
+        for other in others:
+            conditions.of(cases.Case("length:1", ["le", 1, ["dim", 0, 2]]), other)
+        when = conditions.of(case, variant)
+        assert bool(evaluate(when, [(14, 33, queries, 216)], (), 132)) == wanted
 
 
 # ---- how many chunks

@@ -304,7 +304,7 @@ def test_points_that_are_wrong_or_do_not_compile_do_not_count(monkeypatch):
     def results(self, kernel, given):
         made = whole(self, kernel, given)
         rows = library.knob_values(tile_of(kernel.bundle)).get("rows")
-        return [m * (1.01 if rows == 16 else 1.0) for m in made]
+        return [m * (np.nan if rows == 16 else 1.0) for m in made]
 
     monkeypatch.setattr(Slow, "results", results)
     found, winner = session.run(subject, space, session.Budget(rounds=2), 0, lambda text: None)
