@@ -61,7 +61,9 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
                 "'Det' has no lowering that chooses pivots", loc=node.name,
                 hint="compute determinants before the model and make them inputs",
             )  # fmt: skip
-    return simplified(folded(_typed(model)))
+    made = simplified(folded(_typed(model)))
+    # with weights of classes torch-mlir's own form of it is infinite
+    return defined(made, ["SoftmaxCrossEntropyLoss"]) or made
 
 
 def _typed(model: ModelProto) -> ModelProto:

@@ -175,6 +175,16 @@ def test_a_loss_by_its_definition_whose_shapes_are_computed(tmp_path):
     np.testing.assert_allclose(neptune_mlir.compile(path)(x, ids), want, rtol=1e-5)
 
 
+def test_a_loss_with_weights_of_classes(tmp_path):
+    """The mean over the sum of the weights; it was infinite."""
+    nodes, shapes = [Node("SoftmaxCrossEntropyLoss", ["x", "ids", "w"], ["y"])], {"x": [4, 5]}
+    path = save(tmp_path / "f.onnx", nodes, shapes | {"ids": [4], "w": [5]}, {"y": []}, opset=17)
+    x, ids, w = f32(4, 5), np.array([1, 4, 0, 1]), RNG.uniform(0.5, 2, 5).astype(np.float32)
+    losses = -np.log(softmax(x.astype(np.float64))[np.arange(4), ids])
+    want = (losses * w[ids]).sum() / w[ids].sum()
+    np.testing.assert_allclose(neptune_mlir.compile(path)(x, ids, w), want, rtol=1e-5)
+
+
 def test_two_steps_of_a_recurrent_layer(tmp_path):
     path = save(
         tmp_path / "f.onnx",
