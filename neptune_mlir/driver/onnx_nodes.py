@@ -36,7 +36,7 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
     """A model with types, nodes that say where they stand, and nothing that `simplified` knows.
 
     Raises:
-        InputError: an input of unknown rank, or of strings.
+        InputError: an input of unknown rank, or of strings, or a determinant.
     """
     if _set_version(model) < OLDEST:
         model = version_converter.convert_version(model, OLDEST)
@@ -56,6 +56,11 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
             )
     for k, node in enumerate(model.graph.node):
         node.name = f"{path}:{node.name or f'{node.op_type}_{k}'}"
+        if node.op_type == "Det" and not node.domain:  # torch-mlir gives NaN for [[0, 1], [2, 3]]
+            raise InputError(
+                "'Det' has no lowering that chooses pivots", loc=node.name,
+                hint="compute determinants before the model and make them inputs",
+            )  # fmt: skip
     return simplified(folded(_typed(model)))
 
 
@@ -228,7 +233,7 @@ def _inputs(node: NodeProto, count: int) -> list[str]:
 
 
 def _attention(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
-    """None for what only later operator sets have, and where numbers of heads are not known."""
+    """None where numbers of heads are not known, and where scores are a result."""
     q, k, v, mask, past_k, past_v, lengths = _inputs(node, 7)
     a = _attributes(node)
     known = all(x in w.types for x in (q, k, v, mask) if x)
@@ -395,6 +400,18 @@ def _rms_norm(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     return [_normal(w, x, scale, node, centred=False)]
 
 
+def _lp_normal(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    """x over its norm along an axis; zeros stay zeros."""
+    a, x = _attributes(node), node.input[0]
+    axis, name = a.get("axis", -1), f"ReduceL{a.get('p', 2)}"
+    if w.version < 18:
+        norm = w.op(name, x, axes=[axis], keepdims=1)
+    else:
+        norm = w.op(name, x, w.constant([axis]), keepdims=1)
+    none = w.op("Equal", norm, w.number(0.0, x))
+    return [w.op("Div", x, w.op("Where", none, w.number(1.0, x), norm))]
+
+
 def _skip_norm(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     """Sums and their norm. The statistics, which are for training, are not made."""
     simple = node.op_type == "SkipSimplifiedLayerNormalization"
@@ -501,6 +518,7 @@ _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]
     ("", "RMSNormalization"): _rms_norm,
     ("", "SimplifiedLayerNormalization"): _rms_norm,
     (RUNTIME, "SimplifiedLayerNormalization"): _rms_norm,
+    ("", "LpNormalization"): _lp_normal,
     (RUNTIME, "SkipLayerNormalization"): _skip_norm,
     (RUNTIME, "SkipSimplifiedLayerNormalization"): _skip_norm,
     ("", "Gelu"): _gelu,  # torch-mlir's tanh form is 5e-5 off

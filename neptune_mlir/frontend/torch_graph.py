@@ -22,6 +22,7 @@ def prepare(torch: Any, exported: Any) -> Any:
     exported = exported.run_decompositions(decompositions(torch))
     _refuse_random(torch, exported.graph)
     _refuse_shapes_of_data(torch, exported.graph)
+    _refuse_determinants(exported.graph)
     _compute_no_empty(torch, exported.graph)
     _give_dimensions(torch, exported.graph)
     _count_from_first(torch, exported.graph)
@@ -60,6 +61,18 @@ def _refuse_shapes_of_data(torch: Any, graph: Any) -> None:
                 hint="keep all elements and choose by torch.where or masked_fill, or compute the "
                 "positions before the program",
             )
+
+
+def _refuse_determinants(graph: Any) -> None:
+    """Raises InputError for determinants: torch-mlir eliminates without choosing pivots, and gives
+    NaN for [[0, 1], [2, 3]]."""
+    known = {"aten.linalg_det", "aten._linalg_det", "aten.linalg_slogdet", "aten._linalg_slogdet"}
+    for node in graph.nodes:
+        if str(node.target).removesuffix(".default") in known:
+            raise InputError(
+                f"'{_name_of(node)}' has no lowering that chooses pivots", loc=_line_of(node),
+                hint="compute determinants before the program and pass them",
+            )  # fmt: skip
 
 
 def line_of(graph: Any, operation: str) -> str | None:

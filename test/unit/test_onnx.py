@@ -186,6 +186,22 @@ def test_two_steps_of_a_recurrent_layer(tmp_path):
     compiler.lower_text(text, "f", "cpu", None, "fused")
 
 
+def test_zeros_over_their_norm_are_zeros(tmp_path):
+    nodes = [Node("LpNormalization", ["x"], ["y"], axis=0)]
+    path = save(tmp_path / "f.onnx", nodes, {"x": [3, 4]}, {"y": [3, 4]}, opset=17)
+    x = f32(3, 4)
+    x[:, 1] = 0
+    want = x / np.where(x.any(0), np.sqrt((x**2).sum(0)), 1)
+    np.testing.assert_allclose(neptune_mlir.compile(path)(x), want, rtol=1e-6)
+
+
+def test_determinants_are_refused(tmp_path):
+    nodes = [Node("Det", ["x"], ["y"])]
+    path = save(tmp_path / "f.onnx", nodes, {"x": [2, 2]}, {"y": []}, opset=17)
+    with pytest.raises(InputError, match=r"Det_0: 'Det' has no lowering"):
+        neptune_mlir.compile(path)
+
+
 def test_what_is_refused_is_named_where_it_stands(tmp_path, capsys):
     x = {"x": [3, 8]}
     path = save(

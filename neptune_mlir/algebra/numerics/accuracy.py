@@ -25,7 +25,7 @@ Both are measured against the program in float64. The rule, for every result:
 * So does a product that overflows where a mask makes its weight 0. There a number is right as well
   if the program as written gives it where 0 times anything is 0 (`hiding`).
 * An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
-  result, may be hidden: the fused program does not visit what a mask leaves out.
+  result, may be hidden: the fused program does not visit what a mask leaves out. It is right then.
 * error(fused) <= 2 error(unfused) + 4 ulp, of the result's type or of the narrowest one that the
   program rounds it to on the way: which way a number falls there is luck, which a last place of
   the inputs does not move. The error of a row (the last dimension; each element
@@ -92,7 +92,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics.float8 import LARGEST_FLOAT8, nearest_float8
-from neptune_mlir.algebra.numerics.norms import frobenius, kinds, norm
+from neptune_mlir.algebra.numerics.norms import frobenius, kinds, norm, spread
 
 Array = np.ndarray
 
@@ -175,12 +175,6 @@ def ends(dtype: str) -> tuple[float, float]:
     narrower floats are f32 sums."""
     held = "f64" if dtype == "f64" else "f32"
     return SMALLEST[held] * HEADROOM, LARGEST[held] / HEADROOM
-
-
-def _spread(rows: Array, values: Array) -> Array:
-    """What holds of rows, for each of their elements; the first dimension counts runs."""
-    width = values.shape[-1] if values.ndim > 2 else 1
-    return np.broadcast_to(rows[..., None], (*rows.shape, width)).reshape(values.shape)
 
 
 @dataclass
@@ -298,13 +292,13 @@ class Comparison:
         limit = EPSILON[self.dtype] / 4 * np.maximum(size, SMALLEST[self.dtype])
         if self.dtype == "f64":
             limit = self.bound_of(0.0) * EPSILON["f64"] * size
-        return _spread(moved > limit, near) | (kinds(here) != kinds(there))
+        return spread(moved > limit, near) | (kinds(here) != kinds(there))
 
     def _at_the_ends(self, exact: Array) -> Array:
         """Which elements are in rows that may overflow or vanish."""
         size = self._rows(np.where(np.isfinite(exact), exact, 0.0))
         low, high = ends(self.dtype)
-        return _spread(((size > 0) & (size < low)) | (size > high), exact)
+        return spread(((size > 0) & (size < low)) | (size > high), exact)
 
     def _patterns(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array,
@@ -319,7 +313,7 @@ class Comparison:
         if ranged is not None:
             left |= self._lacks_range(unfused, exact, np.asarray(ranged), of_exact == 0)
         if ranged is not None and self._made is not None:
-            nothing = _spread(self._nothing(self._rows(np.where(of_exact == 0, exact, 0.0))), exact)
+            nothing = spread(self._nothing(self._rows(np.where(of_exact == 0, exact, 0.0))), exact)
             left |= nothing & self._garbage(unfused, np.asarray(ranged), of_exact == 0)
         right = (of_fused == of_unfused) | (of_fused == of_exact) | (left & (of_fused != 0))
         if ranged is not None:
@@ -349,7 +343,7 @@ class Comparison:
         something finite (x * 0 for a variance that is infinite)."""
         off = self._rows(np.where(known, unfused - exact, 0.0))
         size = self._rows(np.where(known, exact, 0.0))
-        return _spread(~(off <= OVERFLOWN * size), exact)
+        return spread(~(off <= OVERFLOWN * size), exact)
 
     def _lacks_range(self, unfused: Array, exact: Array, ranged: Array, known: Array) -> Array:
         """Elements of rows of which the unfused program loses some digits, and with more range
@@ -357,7 +351,7 @@ class Comparison:
         off, still = (self._rows(np.where(known, a - exact, 0.0)) for a in (unfused, ranged))
         size = self._rows(np.where(known, exact, 0.0))
         limit = min(OFF, GARBAGE * EPSILON[self.dtype])
-        return _spread((off > limit * size) & (still < SMALL_PRODUCTS * off), exact)
+        return spread((off > limit * size) & (still < SMALL_PRODUCTS * off), exact)
 
     def _rows(self, values: Array) -> Array:
         """The norms of the rows, by run."""
@@ -503,6 +497,13 @@ class Comparison:
         by_row, limit = self._judged_rows(), self.bound_of(self._bases())
         return np.asarray(np.divide(by_row, limit, out=np.zeros_like(by_row), where=by_row != 0))
 
+    @property
+    def near(self) -> Array:
+        """Of each element whether its row is within WORSE times its bound."""
+        if self.strangers or self.dtype not in EPSILON:
+            return np.asarray(not self.strangers)
+        return spread(self._over_bounds()[None] <= WORSE, self._exact[0][None])[0]
+
     def _of_worst(self, by_row: Array) -> float:
         return float(by_row[np.argmax(self._over_bounds())]) if by_row.size else 0.0
 
@@ -557,7 +558,8 @@ class Comparison:
             drawn = still & (away.step >= FURTHEST) & (not away.strangers)
             made = turned._by_row(turned._unfused) / np.where(drawn, 1.0, COARSER)
             limit = np.maximum(self.bound_of(made), np.where(made > GARBAGE, WORSE, 0.0) * made)
-            noise |= off <= limit * EPSILON[self.dtype] * self._sizes[0]
+            unit = EPSILON[self.dtype] * np.maximum(self._sizes[0], SMALLEST[self.dtype])
+            noise |= off <= limit * unit
             if not (over & ~noise).any():
                 return 0.0
             over &= ~noise

@@ -136,21 +136,27 @@ class Programs:
 
     def hidden(self, arguments: Sequence[Any]) -> Asking[list[Array] | None]:
         """Of each result the elements that are the same whatever numbers stand in place of
-        infinities and NaNs, in float64 and, as they are, in the fused program; None where the
-        arguments have none."""
+        infinities and NaNs, in float64 and, as they are, in the fused program, where the program
+        makes no number of them as they are, and the fused one is right; None where the arguments
+        have none."""
         finite = [np.isfinite(np.asarray(a, float)) for a in arguments]
         if all(f.all() for f in finite):
             return None
         pairs = list(zip(arguments, finite, strict=True))
         others = [[a if f.all() else np.where(f, a, n) for a, f in pairs] for n in ANY]
-        yield [(others, [self.exact]), ([arguments, others[0]], [self.fused])]
+        here = [arguments, others[0]]
+        yield [(others, [self.exact]), (here, [self.fused, self.unfused, self.exact])]
         exact = [self.exact(other) for other in others]
-        fused = [self.fused(arguments), self.fused(others[0])]
-        return [
-            np.logical_and.reduce([np.asarray(e[k]) == exact[0][k] for e in exact])
-            & (np.asarray(fused[0][k]) == fused[1][k])
-            for k in range(len(self.results))
-        ]
+        fused, unfused = ([run(a) for a in here] for run in (self.fused, self.unfused))
+        found = []
+        for k, comparison in enumerate(self.comparisons()):
+            comparison.add(fused[1][k], unfused[1][k], exact[0][k])
+            same = np.logical_and.reduce([np.asarray(e[k]) == exact[0][k] for e in exact])
+            numbers = np.isfinite(unfused[0][k]) & np.isfinite(self.exact(arguments)[k])
+            found.append(
+                same & (np.asarray(fused[0][k]) == fused[1][k]) & ~numbers & comparison.near
+            )
+        return found
 
 
 def far_from_one(stacks: Sequence[Array], dtypes: Sequence[str]) -> tuple[Array, Array]:

@@ -35,3 +35,9 @@ def norm(values: Array, axis: int | None = None) -> Array:
     size = np.where(size > 0, size, 1.0)
     total = np.sqrt(np.add.reduce(np.square(values / size), **along)) * size
     return np.asarray(total if axis is None else total.squeeze(axis))
+
+
+def spread(rows: Array, values: Array) -> Array:
+    """What holds of rows, for each of their elements; the first dimension counts runs."""
+    width = values.shape[-1] if values.ndim > 2 else 1
+    return np.broadcast_to(rows[..., None], (*rows.shape, width)).reshape(values.shape)

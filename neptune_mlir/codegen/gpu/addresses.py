@@ -76,7 +76,8 @@ def _next(memory: Memory, array: Array, dim: int, distance: int, pointer: Any, e
 
 def limits_of(window: Window, layout: Layout) -> list[Any]:
     """Of each dimension, how many positions of a window exist (None: all that threads hold)."""
+    beyond = layout.beyond if layout.missing else [layout.padded] * len(layout.shape)
     return [
         v if v is not None else (n if reaches else None)
-        for v, n, reaches in zip(window.valid, window.shape, layout.beyond, strict=True)
+        for v, n, reaches in zip(window.valid, window.shape, beyond, strict=True)
     ]

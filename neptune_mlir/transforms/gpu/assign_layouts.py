@@ -426,13 +426,13 @@ class _Assignment:
 
     def _default(self, g: Generic) -> None:
         # what is read beside a tile (classes beside logits) has no say: the tile is loaded once
-        most = [g.inputs[k] for k in self._full_rank(g)] or [*g.inputs, g.result]
-        dtype = element_of(most[0])
+        most = [*(g.inputs[k] for k in self._full_rank(g)), *g.inputs, g.result][0]
         if loops := work.crossing_of(g, self.forall):
-            size, wave = element_bytes(element_of(g.result)), self.target.wave
-            iteration = work.crossed(g.extents, loops, size, wave, self.warps)
+            iteration = work.crossed(g, loops, self.target.wave, self.warps)
+        elif work.sums_vectors(g, self.target.wave * self.warps):
+            iteration = work.by_results(g, self.target.wave, self.warps)
         else:
-            iteration = self._blocked(g.extents, dtype, work.access_of(g, self.forall))
+            iteration = self._blocked(g.extents, element_of(most), work.access_of(g, self.forall))
         if self._register_able(g, iteration):
             self._assign(g, iteration)
             return

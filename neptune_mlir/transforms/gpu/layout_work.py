@@ -105,17 +105,34 @@ def crossing_of(g: Generic, forall: Any) -> tuple[int, int] | None:
     return (to, loads.pop()) if len(loads) == 1 and to not in loads else None
 
 
-def crossed(
-    extents: Sequence[int], loops: tuple[int, int], size: int, lanes: int, warps: int
-) -> L.Layout:
-    """Which points a thread has where elements of `size` bytes are loaded along one of two `loops`
-    and stored along the other (`crossing_of`): lanes share sectors of both, and each stores 16
-    bytes at once."""
-    order = [*(k for k in range(len(extents)) if k not in loops), loops[1], loops[0]]
-    shape = [extents[k] for k in order]
+def crossed(g: Generic, loops: tuple[int, int], lanes: int, warps: int) -> L.Layout:
+    """Which points a thread has where elements are loaded along one of two `loops` and stored along
+    the other (`crossing_of`): lanes share sectors of both, and each stores 16 bytes at once."""
+    size = element_bytes(element_of(g.result))
+    order = [*(k for k in range(len(g.extents)) if k not in loops), loops[1], loops[0]]
     across = len(order) - 2, min(SECTOR // size, lanes // 2)
-    made = L.blocked(shape, lanes, warps, L.CHUNK // size, across=across)
-    return made.project([order.index(k) for k in range(len(extents))])
+    return _in_order(g, order, lanes, warps, vector=L.CHUNK // size, across=across)
+
+
+def sums_vectors(g: Generic, threads: int) -> bool:
+    """Whether nothing that a reduction reads has all of its loops, and it has a result for each
+    thread: lanes that shared a result would load no less, and exchange what each reduced."""
+    whole = any(len(loops) == len(g.extents) for loops in g.maps[:-1])
+    return bool(g.reduced) and not whole and math.prod(shape_of(g.result)) >= threads
+
+
+def by_results(g: Generic, lanes: int, warps: int) -> L.Layout:
+    """Which points a thread has that reduces by itself."""
+    kept = [k for k in range(len(g.extents)) if k not in g.reduced]
+    return _in_order(g, [*g.reduced, *kept], lanes, warps)
+
+
+def _in_order(
+    g: Generic, order: Sequence[int], lanes: int, warps: int, **options: Any
+) -> L.Layout:
+    """`blocked` of the loops in another order."""
+    made = L.blocked([g.extents[k] for k in order], lanes, warps, **options)
+    return made.project([order.index(k) for k in range(len(order))])
 
 
 def dims_of(layout: L.Layout) -> tuple[int, ...]:

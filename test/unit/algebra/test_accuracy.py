@@ -287,6 +287,37 @@ def test_an_infinity_behind_a_mask_may_stay_one():
         assert judge(programs(fused, written, written), [x])[0].strangers
 
 
+def test_what_a_nan_does_not_reach_is_compared():
+    """Rows beside that of a NaN are the same whatever stands there, and have to be right."""
+    x = rounded(np.random.default_rng(0).standard_normal((4, 8)), "f32")
+    x[0, 2] = NAN
+
+    def right(times, row):
+        def fused(a):
+            return a.sum(1) * np.where(np.arange(4) == row, times, 1.0)
+
+        of = programs(fused, lambda a: a.sum(1), lambda a: a.sum(1))
+        return judge(of, [x])[0].ok
+
+    assert right(1.0, 1) and right(2.0, 0)
+    assert not right(2.0, 1) and not right(1 + 1e-3, 3)
+
+
+def test_what_is_hidden_is_right_where_it_is_a_number():
+    """A mask leaves an infinity out, which the program multiplies by 0."""
+    x = rounded(np.random.default_rng(0).standard_normal((4, 8)), "f32")
+    x[0, 2] = INF
+    weights = np.where(np.arange(8) == 2, 0.0, 1.0)
+
+    def right(times):
+        fused = lambda a: np.where(weights == 0, 0.0, a).sum(1) * times  # noqa: E731
+        written = lambda a: np.where(a == INF, NAN, weights * np.minimum(a, 9.0)).sum(1)  # noqa: E731
+        return judge(programs(fused, written, written), [x])[0].ok
+
+    assert right(1.0)
+    assert not right(np.array([2.0, 1.0, 1.0, 1.0]))
+
+
 def test_a_number_will_do_where_a_last_place_makes_one_of_a_nan():
     """The same root, of equal numbers: the unfused program makes a NaN in all orders."""
 

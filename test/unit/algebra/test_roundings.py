@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, rounded
+from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, SMALLEST, rounded
 from neptune_mlir.algebra.numerics.judge import ROUNDINGS, Programs, judge
 from neptune_mlir.driver.compiler import compile_reference
 from neptune_mlir.driver.kernel import Source
@@ -243,6 +243,20 @@ def test_what_moving_inputs_keep_exact_other_roundings_do_not():
     assert verdict(15.0, 8.0)  # twice the root mean square, over that of a coarser rounding
     assert not verdict(16.0, 8.0)
     assert not verdict(15.0, 0.0)
+
+
+def test_roundings_of_rows_below_the_smallest_number():
+    """Fourth powers of a last place: errors are in units of the smallest normal number there."""
+    x, unit = np.ones((3, 4)), ULP * SMALLEST["f32"]
+
+    def verdict(fused):
+        made = lambda units: lambda x: [1e-60 + unit * units * np.ones(3)]  # noqa: E731
+        other = lambda n: made(30.0 * (n % 4 == 0))  # noqa: E731
+        of = Programs(made(fused), made(0.0), made(0.0), ("f32",), ("f32",), otherwise=other)
+        return judge(of, [x])[0].ok
+
+    assert verdict(15.0)
+    assert not verdict(36.0)
 
 
 def test_noise_overflows_where_another_rounding_makes_it():

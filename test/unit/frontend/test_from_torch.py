@@ -254,3 +254,10 @@ def test_lines_of_programs_that_torch_cannot_export():
     with pytest.raises(InputError, match=r"cannot import the torch program") as caught:
         from_torch(program, (X,), raised=False)
     assert "functional.py" in caught.value.loc and "(gaussian_nll_loss)" in caught.value.loc
+
+
+@pytest.mark.parametrize("function", [torch.linalg.det, torch.logdet])
+def test_determinants_are_refused_by_name(function):
+    """torch-mlir chooses no pivots: NaN for [[0, 1], [2, 3]]."""
+    with pytest.raises(InputError, match=r"linalg_(slog)?det' has no lowering that chooses pivots"):
+        from_torch(lambda x: function(x), (torch.tensor([[0.0, 1.0], [2.0, 3.0]]),))

@@ -143,6 +143,14 @@ def test_sequences_one_behind_the_other(target):
         np.testing.assert_allclose(out[mine], wanted, atol=3e-3)
 
 
+def test_a_thread_looks_up_what_its_token_needs():
+    """Lanes that shared the table of starts would exchange it for each token: nothing that the sum
+    reads has both of its axes."""
+    text = str(simulated(ops.ragged_attention(head_dim=16, dtype="f16"), "sm_80").module)
+    lookup = text[text.index("@ragged_attention_0(") : text.index("@ragged_attention_1(")]
+    assert "llvm.load" in lookup and "nvvm.shfl" not in lookup
+
+
 @pytest.mark.parametrize("options", [{}, {"window": 40}])
 def test_sequences_one_behind_the_other_on_specialised_warps(options):
     """Where tiles of queries begin, and the bounds of their loops, come from kernels ahead. Tokens
