@@ -107,8 +107,7 @@ class Choice:
         boxed: whether results may leave by the copy engine.
         keeps: whether iterations may keep their reference.
         blocks: that are to share a multiprocessor, where shared memory and registers allow.
-        early: whether an iteration loads vectors in front of its products (1) or behind the start
-            of the first one (2), not beside arithmetic.
+        early: whether an iteration loads vectors in front of its products, not beside them.
         late: how many products may run an iteration late, at most (`schedule-loops`).
         lefts: whether left factors that a program loads once stay in registers.
         beside: how many eighths of a product's instructions are issued at its start, where others
@@ -125,7 +124,7 @@ class Choice:
     boxed: bool = True
     keeps: bool = True
     blocks: int = 1
-    early: int = 0
+    early: bool = False
     late: int = ALL_LATE
     lefts: bool = False
     beside: int = 0
@@ -192,7 +191,7 @@ class Entry:
 
 # what a choice may say beside its sizes: the least number and what it is a multiple of
 _NUMBERS = [("columns", 0, 16), ("slots", 0, 1), ("blocks", 1, 1), ("late", 0, 1),
-            ("early", 0, 1), ("beside", 0, 1)]  # fmt: skip
+            ("beside", 0, 1)]  # fmt: skip
 _TRUTHS = [f.name for f in fields(Choice) if isinstance(f.default, bool)]
 
 

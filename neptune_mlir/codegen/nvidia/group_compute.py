@@ -219,10 +219,10 @@ class IssuedProducts:
         """`count` values as they are made, with instructions between them."""
         left, done = self.left, 0
         for n, value in enumerate(values, 1):
-            yield value
             while done < n * left // count:
                 self._issue()
                 done += 1
+            yield value
 
     def end(self) -> None:
         """Issue what is left."""

@@ -15,12 +15,11 @@ The list is made from the front: matmuls start as early as they can, other ops f
 length of what depends on them, and a wait comes when nothing else is left. What is made for a
 late matmul in registers is made behind the wait for the matmul that reads these registers now.
 The choice `late` says how many matmuls do at most: what a late matmul reads takes registers, and
-larger tiles may be worth more. By the choice `early`, loads of vectors come first of all (1), or
-behind the first start (2): behind all starts, which wait for tiles and for room at the matrix unit,
-the arithmetic that reads them would wait for memory as well. Where programs add a product in
-memory, orders with that product before others and behind them are compared, with what goes through
-shared memory; before them where the model sees no difference, for the next iteration's start does
-not wait for the sums.
+larger tiles may be worth more. By the choice `early`, loads of vectors come first of all: behind
+the starts, which wait for tiles and for room at the matrix unit, the arithmetic that reads them
+would wait for memory as well. Where programs add a product in memory, orders with that product
+before others and behind them are compared, with what goes through shared memory; before them
+where the model sees no difference, for the next iteration's start does not wait for the sums.
 The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
@@ -73,7 +72,6 @@ from neptune_mlir.transforms.registry import register
 
 SHARED = "shared"  # how layouts of tiles in shared memory begin
 MOST = 6  # ops that may run late or not: all their sets are tried
-_First = tuple[int, set[Any]]  # where loads of vectors stand (the choice `early`), and these
 
 
 @register("schedule-loops", "choose which matmuls of a loop run an iteration late, and an order")
@@ -84,7 +82,7 @@ def schedule_loops(module: Any) -> None:
         rates = nvidia(TARGET.of(forall)).rates
         for chain in chains_of(forall, _has_products):
             split_gets(chain)
-            early, late = tuned(forall, "early", 0), tuned(forall, "late", ALL_LATE)
+            early, late = bool(tuned(forall, "early", 0)), tuned(forall, "late", ALL_LATE)
             _schedule_chain(chain, rates, early, late)
             join_gets(chain)
 
@@ -94,7 +92,7 @@ def _has_products(loop: Any) -> bool:
     return bool(LoopGraph(loop).starts()) and not RUNS_ON.on(loop)
 
 
-def _schedule_chain(chain: list[Any], rates: Rates, early: int, most: int) -> None:
+def _schedule_chain(chain: list[Any], rates: Rates, early: bool, most: int) -> None:
     graphs = [LoopGraph(loop) for loop in chain]
     if any(op.name == "scf.for" for graph in graphs for op in graph.nodes):
         missed(chain[0].location, PIPELINED, "there is a loop within it")
@@ -176,12 +174,12 @@ class _Schedule:
         return sum(self.stages.stage.values())
 
 
-def _schedules(graph: LoopGraph, rates: Rates, early: int, most: int) -> list[_Schedule]:
+def _schedules(graph: LoopGraph, rates: Rates, early: bool, most: int) -> list[_Schedule]:
     """All schedules of a loop with so many late matmuls at most; in the first no op is late.
-    `early`: loads of vectors come first (1), or behind the first start (2)."""
+    `early`: loads of vectors come first."""
     costs = {op: _cycles(op, rates) for op in graph.nodes}
-    loads = early, {op for op in graph.nodes if early and _is_vector_load(op)}
-    found = (_schedule(graph, late, costs, rates, loads) for late in _late_sets(graph, most))
+    first = {op for op in graph.nodes if early and _is_vector_load(op)}
+    found = (_schedule(graph, late, costs, rates, first) for late in _late_sets(graph, most))
     return [schedule for schedule in found if schedule]
 
 
@@ -250,9 +248,9 @@ def _with_makers(graph: LoopGraph, late: set[Any]) -> Iterator[set[Any]]:
 
 
 def _schedule(
-    graph: LoopGraph, late: set[Any], costs: dict[Any, float], rates: Rates, first: _First
+    graph: LoopGraph, late: set[Any], costs: dict[Any, float], rates: Rates, first: set[Any]
 ) -> _Schedule | None:
-    """The schedule with these ops late, and those of `first` so early, if there is one."""
+    """The schedule with these ops late, and those of `first` first, if there is one."""
     stages = Stages(graph, {op: int(op in late) for op in graph.nodes})
     if late and not _is_legal(stages):
         return None
@@ -301,27 +299,19 @@ def _has_a_place(value: Any, graph: LoopGraph) -> bool:
 
 
 def _order(
-    stages: Stages, costs: dict[Any, float], first: _First, sums: bool = False
+    stages: Stages, costs: dict[Any, float], first: set[Any], sums: bool = False
 ) -> list[Any] | None:
     """The ops of both stages, as one iteration of the steady state runs them, those of `first`
-    as early as can be, or (2) behind the first start; None if each waits for another. `sums`: of
-    products that are as near, those that programs add in memory start first, so that this runs
-    beside others."""
+    as early as can be; None if each waits for another. `sums`: of products that are as near, those
+    that programs add in memory start first, so that this runs beside others."""
     nodes = stages.graph.nodes
     needs = {op: stages.needs(op) for op in nodes}
     length = _lengths(nodes, needs, costs)
     order: list[Any] = []
-    where, loads = first
-    left = dict.fromkeys(nodes)
-
-    def load() -> None:
-        for op in nodes:
-            if op in left and op in loads and needs[op] <= {*order}:
-                order.append(op)
-                del left[op]
-
-    if where == 1:
-        load()
+    for op in nodes:
+        if op in first and needs[op] <= {*order}:
+            order.append(op)
+    left = dict.fromkeys(op for op in nodes if op not in order)
     while left:
         ready = [op for op in left if not needs[op] & left.keys()]
         if not ready:
@@ -337,8 +327,6 @@ def _order(
             op = min(chosen, key=lambda x: begun.index(owner(x.operands[0])))
         order.append(op)
         del left[op]
-        if op.name == START and where == 2:
-            load()
     return order
 
 

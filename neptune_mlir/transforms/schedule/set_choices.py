@@ -22,7 +22,7 @@ from neptune_mlir.transforms.schedule.tile import kernel_ops
 MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
-    "ahead": 1 << 20, "early": 2, "late": 6, "lefts": 1, "cut": 1, "beside": 7,
+    "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1, "beside": 7,
 }  # fmt: skip
 
 
@@ -52,8 +52,7 @@ def set_choices(
         near: on AMD, 1 if neighbouring programs run on one die of the chip.
         ahead: how many programs on the rows are that a program has brought to the second-level
             cache, where it holds a row and multiplies no matrices; 0: it does not.
-        early: whether an iteration loads vectors in front of its matmuls (1) or behind the start of
-            the first one (2), not beside arithmetic (`schedule-loops`).
+        early: 1 if an iteration loads vectors in front of its matmuls (`schedule-loops`).
         late: how many matmuls may run an iteration late, at most (`schedule-loops`).
         lefts: 1 if left factors that a program loads once stay in registers, where warp groups
             multiply.

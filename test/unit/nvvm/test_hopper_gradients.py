@@ -9,6 +9,7 @@ import pytest
 
 import neptune_mlir as neptune
 from neptune_mlir import ops
+from neptune_mlir.codegen.nvidia.group_compute import IssuedProducts
 from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.zoo import relative_error
 from support.chips.run_kernels import Specialised
@@ -91,6 +92,20 @@ def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths, monke
     wanted = backward.reference(*(x.astype(float) for x in arrays))
     for f, w in zip(found, wanted, strict=True):
         assert relative_error(f, w) < 2e-3
+
+
+def test_instructions_stand_between_values():
+    """Of a product's three pieces one stands at its start, the others before values that are taken
+    one by one: none is left to issue behind the last value."""
+    issued, seen = IssuedProducts(), []
+    pieces = (seen.append(k) or [k] for k in range(3))
+    issued.begin(pieces, 3, lambda begun: seen.append(f"done {begun}"))
+    assert issued.later(1) == 1
+    taken = iter(issued.interleaved("abcd", 4))
+    for _ in range(4):
+        seen.append(next(taken))
+    assert seen == [0, "a", 1, "b", "c", 2, "done [2]", "d"]
+    assert issued.later(1) == 2 and not issued.left
 
 
 def test_left_factors_that_stay():
