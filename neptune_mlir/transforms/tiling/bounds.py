@@ -112,7 +112,8 @@ def live_ranges(
     ranges = [Range(first, full_from, False)] if begins else []
     ranges.append(Range(full_from, full_to, True, [*live, *rows, exists]))
     if ends or some or rows or not divides:  # behind what begins the stream, if a tile is whole
-        begun = [] if every else [form for form in live if form.coefficient(axis) > 0]
+        known = anywhere and not every  # (elsewhere it costs registers: one subtraction is shared)
+        begun = [form for form in live if form.coefficient(axis) > 0] if known else []
         ranges.insert(0 if from_end and ends else len(ranges), Range(full_to, last, False, begun))
     return ranges
 
