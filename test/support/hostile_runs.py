@@ -120,6 +120,8 @@ def failures(
     """The first `most` cases that a program fails. Those that are right by their first run, which
     is most of them, are settled together."""
     found: list[Failure] = []
+    if not cases:
+        return found
     ways = programs.fused, programs.unfused, programs.exact
     runs = [[way(case.arguments) for case in cases] for way in ways]
     asked = stacked([case.arguments for case in cases]), programs.arguments

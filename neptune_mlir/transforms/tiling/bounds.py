@@ -111,9 +111,8 @@ def live_ranges(
         full_to = _where(condition, full_to, first)
     ranges = [Range(first, full_from, False)] if begins else []
     ranges.append(Range(full_from, full_to, True, [*live, *rows, exists]))
-    if ends or some or rows or not divides:  # behind what begins the stream, if a tile is whole
-        known = anywhere and not every  # (elsewhere it costs registers: one subtraction is shared)
-        begun = [form for form in live if form.coefficient(axis) > 0] if known else []
+    if ends or some or rows or not divides:  # (`begun` without `ends` made gradients spill)
+        begun = [f for f in live if f.coefficient(axis) > 0 and ends and not every]
         ranges.insert(0 if from_end and ends else len(ranges), Range(full_to, last, False, begun))
     return ranges
 
