@@ -20,6 +20,7 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     nested,
     owner,
+    read_contraction,
     read_generic,
     shape_of,
 )
@@ -29,8 +30,8 @@ from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.instructions import piece_offset, store_pieces
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
-from neptune_mlir.dialects.attributes import VIA
-from neptune_mlir.dialects.op_names import WAIT
+from neptune_mlir.dialects.attributes import SWAPPED, VIA
+from neptune_mlir.dialects.op_names import START, WAIT
 from neptune_mlir.targets.warp_groups import PANEL
 from neptune_mlir.transforms.gpu.layout_stages import places_of, step_of
 from neptune_mlir.transforms.hopper.vector_loads import zip_all
@@ -152,13 +153,16 @@ class SharedPlaces:
         else:
             self._clear(place)
         panel = self._panel(place, layout, dtype)
+        if _one_below_another(tile.layout, layout.rows) and panel.size == 2 and _read_turned(op):
+            rows, columns = layout.columns, layout.rows
+            panel = PanelTile(panel.address, rows, columns, dtype, PANEL, place, turned=True)
         for offset, values in self._pieces(panel, tile, place):
             offset = offset if behind is None else s.add(offset, behind)
             words = [memory.narrow(pair) for pair in values]
             if len(words) == 1:
                 memory.store_element(words[0], memory.shared_pointer(offset), 4)
             else:
-                store_pieces(memory, offset, words)
+                store_pieces(memory, offset, words, panel.turned)
         hopper.publish_tile()
         memory.barrier()
         if behind is None:
@@ -181,6 +185,17 @@ class SharedPlaces:
                 yield s.add(s.add(within, ahead), place), pairs[k : k + 1]
             return
         low, high = s.mod(s.div(threads.lane, 8), 2), s.div(threads.lane, 16)
+        if panel.turned:  # what is a row of a piece here is a column of it there
+            (r1, c1), (r2, c2) = quads
+            key = threads.digits(held.warp, threads.warp, 0)
+            own = s.mul(s.div(key, width), panel.panel_bytes)
+            key = s.add(s.mod(key, width), s.add(s.mul(low, r1), s.mul(high, r2)))
+            at = s.add(s.mod(threads.lane, 8), s.add(s.mul(low, c1), s.mul(high, c2)))
+            for k, (_, column) in enumerate(held.offsets(held.reg)[::8]):
+                part = SharedTile(panel.layout(), place, panel.dtype)
+                offset = piece_offset(memory, part, [at, key], [int(column), 0], 0)
+                yield s.add(offset, own), pairs[4 * k : 4 * k + 4]
+            return
         here: list[Any] = []
         for dim, (first, second) in enumerate(zip(*quads, strict=True)):
             mine = threads.digits(held.warp, threads.warp, dim)
@@ -233,6 +248,28 @@ def four_pieces(layout: L.Layout) -> tuple[tuple[int, int], tuple[int, int]] | N
         return None
     a, b = ((int(x[0, 0]), int(x[0, 1])) for x in (first, second))
     return (a, b) if {a, b} == {(8, 0), (0, 8)} else None
+
+
+def _one_below_another(layout: L.Layout, rows: int) -> bool:
+    """Whether each warp has rows of its own, whole panels of them in all, in pieces of 8x8."""
+    if not four_pieces(layout) or rows % PANEL:
+        return False
+    return all(row == 0 for row, _ in layout.offsets(layout.reg)[::8])
+
+
+def _read_turned(op: Any) -> bool:
+    """Whether all that reads a tile sums over its rows. A product takes such a tile as it is, or
+    the other way round: then its lines are read as they lie, which takes fewer cycles."""
+    for use in op.results[0].uses:
+        start = use.owner.operation
+        if start.name != START:
+            return False
+        g = read_generic(start)
+        p = read_contraction(g)
+        p = p.swapped() if SWAPPED.on(start) else p
+        if use.operand_number != p.a or g.maps[p.a].index(p.k) != 0:
+            return False
+    return True
 
 
 class GroupMemory(Memory):

@@ -74,6 +74,7 @@ class GroupProducts:
             a_tile = kept.tile
         if isinstance(a_tile, PanelTile) and not through_registers(g, p):
             # a group's rows are so many rows of the tile, or a panel where these run along m
+            turned = turned[0] != a_tile.turned, turned[1]
             own = a_tile.panel_bytes if turned[0] else ROWS * a_tile.row_bytes
             a_address = a_tile.address if across > 1 else self._own(a_tile.address, own)
             a, a_steps = self._in_panels(a_tile, a_address, k, turned[0])

@@ -380,7 +380,7 @@ def _ldmatrix(memory: Memory, offset: Index, count: int, trans: bool, kind: Any)
     return found
 
 
-def store_pieces(memory: Memory, offset: Index, pairs: Sequence[Any]) -> None:
+def store_pieces(memory: Memory, offset: Index, pairs: Sequence[Any], turned: bool) -> None:
     """Write 4 pieces of 8x8, of which each thread has a pair of neighbours (`stmatrix`); `offset`:
     of the row that this lane gives, as for `ldmatrix`."""
     s = memory.s
@@ -388,7 +388,7 @@ def store_pieces(memory: Memory, offset: Index, pairs: Sequence[Any]) -> None:
     ir.Operation.create(
         "nvvm.stmatrix", operands=[memory.shared_pointer(offset), *words],
         attributes={
-            "layout": ir.Attribute.parse("#nvvm.mma_layout<row>"),
+            "layout": ir.Attribute.parse(f"#nvvm.mma_layout<{'col' if turned else 'row'}>"),
             "eltType": ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
             "shape": ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
         },

@@ -29,6 +29,7 @@ class PanelTile:
     dtype: str
     width: int  # columns of a panel
     place: int | None = None  # of a tile that groups make (`SharedPlaces`): its offset
+    turned: bool = False  # whether it is the tile of the program the other way round
 
     @property
     def row_bytes(self) -> int:

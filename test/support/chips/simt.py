@@ -318,7 +318,7 @@ class Block:
         return words if len(words) > 1 else words[0]
 
     def _nvvm_stmatrix(self, op: Op, operands: Any, mask: np.ndarray) -> None:
-        assert "row" in op.attributes["layout"]
+        turned = "col" in op.attributes["layout"]
         lane, warps = np.arange(32), self._warps(mask)
         address = operands[0].reshape(-1, 4, 8)[warps]  # of rows of four pieces
         for k, word in enumerate(operands[1:]):
@@ -327,8 +327,12 @@ class Block:
             banks = rows // 16 % 8
             assert (np.sort(banks) == np.arange(8)).all(), "rows of a piece share banks"
             pair = to_bytes(np.asarray(word).reshape(-1, 32)[warps].ravel(), "i32")
-            where = rows[:, lane // 4] + 4 * (lane % 4)
-            self.shared[where[..., None] + np.arange(4)] = pair.reshape(-1, 32, 4)
+            pair = pair.reshape(-1, 32, 2, 2)  # of each lane, two elements of two bytes
+            for j in range(2):
+                row, column = lane // 4, 2 * (lane % 4) + j
+                row, column = (column, row) if turned else (row, column)
+                where = rows[:, row] + 2 * column
+                self.shared[where[..., None] + np.arange(2)] = pair[:, :, j]
 
     def _nvvm_mma_sync(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         """m16n8k16 and m16n8k8 (tf32) as the PTX manual lays out their fragments."""
