@@ -418,7 +418,7 @@ SWAPPED = Mark(
     "its factors change places: the result is computed transposed",
     writers=("transforms.gpu.assign_layouts",),
     readers=(
-        "codegen.gpu.kernels", "transforms.hopper.interleave_factors",
+        "codegen.gpu.kernels", "codegen.nvidia.exchange", "transforms.hopper.interleave_factors",
         "transforms.hopper.run_on_products", "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip
