@@ -351,7 +351,7 @@ def compile_unfused(
 @bindings.exclusive
 def compile_reference(
     text: str, source: str, entry: str | None, *, digits: int = 0, numbered: bool = False,
-    order: int = 0,
+    order: int = 0, hide: bool = False,
 ) -> Any:  # fmt: skip
     """The program as written, all of its floats f64 (arguments and results too): what errors
     count from.
@@ -360,6 +360,7 @@ def compile_reference(
         digits: of every value that it computes, in bits (0: all of f64's).
         numbered: calls say by `rounding`, the number of a way, how values are rounded to so many.
         order: the number of an order of its sums.
+        hide: whether 0 times anything is 0.
 
     Raises:
         NeptuneError: the program has no lowering to loops, or reads floats as bits.
@@ -368,7 +369,7 @@ def compile_reference(
     with bindings.source_name(source):
         lowering.lift_constants()
         lowering.run([Step("lower-tm-tensor"), Step("widen-floats")])
-    return _through_loops(lowering, source, entry, False, order, digits, numbered)
+    return _through_loops(lowering, source, entry, False, order, digits, numbered, hide)
 
 
 def _through_loops(
