@@ -55,10 +55,12 @@ def test_what_a_mask_leaves_out_is_hidden_from_all_that_follows():
     weights = np.array([1.0, 1.0, 0.0])
 
     def norm(x, hide):
-        shown = np.where(weights == 0, 0.0, weights * x) if hide else weights * x
-        off = x - shown.sum(1, keepdims=True) / 2
-        rate = 1 / np.sqrt((off * off).sum(1, keepdims=True))
-        return np.where((off == 0) | (rate == 0), 0.0, off * rate) if hide else off * rate
+        with np.errstate(all="ignore"):
+            shown = np.where(weights == 0, 0.0, weights * x) if hide else weights * x
+            off = x - shown.sum(1, keepdims=True) / 2
+            rate = 1 / np.sqrt((off * off).sum(1, keepdims=True))
+            made = off * rate
+        return np.where((off == 0) | (rate == 0), 0.0, made) if hide else made
 
     def judged(made, x):
         def run(hide):
@@ -67,11 +69,11 @@ def test_what_a_mask_leaves_out_is_hidden_from_all_that_follows():
         def programs(hide):
             return Programs(
                 lambda values: [made(values[0])], run(hide), run(hide), ("f32",), ("f32",),
-                frozenset(), reordered=lambda order: run(hide), hiding=None if hide else lambda: programs(True),
+                frozenset(), reordered=lambda order: run(hide),
+                hiding=None if hide else lambda: programs(True),
             )  # fmt: skip
 
-        with np.errstate(all="ignore"):
-            return judge(programs(False), [x])[0].ok
+        return judge(programs(False), [x])[0].ok
 
     row, hidden = np.array([[1.0, 3.0, 5.0]]), np.array([[1.0, 3.0, INF]])
     assert np.isnan(norm(hidden, False)).all() and not norm(hidden, True).any()
