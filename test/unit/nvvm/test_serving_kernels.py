@@ -168,6 +168,21 @@ def test_sequences_one_behind_the_other_on_specialised_warps(options):
     assert not out[sum(queries) :].any()
 
 
+def test_tiles_of_ragged_rows_come_longest_first(monkeypatch):
+    """Blocks that stay take those of a head in the order of their keys; results are the same."""
+    rng = np.random.default_rng(0)
+    queries, keys = [70, 0, 300, 1, 130], [75, 4, 310, 0, 200]
+    starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
+    q = rng.standard_normal((sum(queries), 2, 64)).astype(np.float16)
+    k, v = (rng.standard_normal((sum(keys), 1, 64)).astype(np.float16) for _ in range(2))
+    program = ops.ragged_attention(head_dim=64, group=2, dtype="f16")
+    plain = Specialised(program)
+    monkeypatch.setattr(longest_first, "ROUNDS", 0)
+    ordered = Specialised(program)
+    np.testing.assert_array_equal(ordered(q, k, v, *starts), plain(q, k, v, *starts))
+    assert any(x.kernel.endswith("_order") for x in ordered.plan.launches)
+
+
 def ragged_arguments(queries, keys):
     rng = np.random.default_rng(0)
     starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
