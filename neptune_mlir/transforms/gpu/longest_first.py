@@ -36,7 +36,13 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested, owner
 from neptune_mlir.dialects.attributes import (
-    CHIP, KERNEL, OF_MASK, POINTS, RESIDENT, TARGET, WARPS,
+    CHIP,
+    KERNEL,
+    OF_MASK,
+    POINTS,
+    RESIDENT,
+    TARGET,
+    WARPS,
 )  # fmt: skip
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.ir import affine as ix
@@ -231,7 +237,7 @@ class _Launch:
     def _ranks(self, at: int, count: Index) -> Any:
         """Emit the kernel ahead; returns the points of a variable of the grid, shortest first."""
         number, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
-        extent, scalar = self.bounds[at], ir.RankedTensorType.get([], number)
+        extent = self.bounds[at]
         start = tensor.empty([extent], number)
         mapping = [ir.Attribute.parse("#gpu.block<linear_dim_0>")]
         ahead = scf.ForallOp([0], [count], [1], [start], mapping=ir.ArrayAttr.get(mapping))
@@ -265,20 +271,21 @@ class _Launch:
         return ahead.results[0]
 
     def _count(
-        self, at: int, mine: Any, one: Any, first: Any, reads: list[Any], tiles: list[Any], sum_: Any
-    ) -> Any:
+        self, at: int, mine: Any, one: Any, first: Any, reads: list[Any], tiles: list[Any],
+        before: Any,
+    ) -> Any:  # fmt: skip
         """Emit the sum, over a tile of points, of those in front of one."""
         d = ir.AffineDimExpr.get(0)
         maps = [ir.AffineMap.get(1, 0, [d])] * len(tiles) + [ir.AffineMap.get(1, 0, [])]
         made = linalg.GenericOp(
-            [sum_.type], tiles, [sum_],
+            [before.type], tiles, [before],
             ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
             ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<reduction>")]),
         )  # fmt: skip
         number = ir.IntegerType.get_signless(32)
         block = made.regions[0].blocks.append(*[number] * (len(tiles) + 1))
         with ir.InsertionPoint(block):
-            *elements, before = block.arguments
+            *elements, found = block.arguments
             other = ix.value(ix.add(first, linalg.IndexOp(0).result))
             zero = {v: ix.value(0) for k, v in enumerate(self.variables) if k != at}
             known = {read.results[0]: x for read, x in zip(reads, elements, strict=True)}
@@ -287,7 +294,7 @@ class _Launch:
             limit = ix.where_less(other, one, ix.add(mine, 1), mine)
             more = ix.where_less(its, limit, 1, 0)
             more = ix.where_less(other, self.bounds[at], more, 0)
-            linalg.YieldOp([arith.addi(before, arith.index_cast(number, ix.value(more)))])
+            linalg.YieldOp([arith.addi(found, arith.index_cast(number, ix.value(more)))])
         return made.results[0]
 
     def _reads(self) -> list[Any]:
