@@ -399,7 +399,7 @@ def store_pieces(memory: Memory, offset: Index, pairs: Sequence[Any], turned: bo
     )  # fmt: skip
 
 
-def _moves_along(window: Window, row: int, count: int) -> int | None:
+def moves_along(window: Window, row: int, count: int) -> int | None:
     """The dimension of the tensor along which `count` rows of a window from `row` on stand behind
     those before; None where they may stand in another page, or be clamped to rows that exist."""
     pages = window.pages
@@ -443,7 +443,7 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
         row = s.add(first, r * rows)
         position = memory.unflatten(row, window.shape[:-1])
         element = [*position, s.mul(chunk, CHUNK // size)]
-        dim = _moves_along(window, r * rows, rows) if r and len(window.shape) == 2 else None
+        dim = moves_along(window, r * rows, rows) if r and len(window.shape) == 2 else None
         if dim is not None:
             stride = array.strides[dim]
             step = s.op("arith.muli", [stride, s.constant(rows * size, s.i64)], s.i64)
