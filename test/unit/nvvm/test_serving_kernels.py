@@ -180,8 +180,8 @@ def test_whole_tiles_of_pages(page_size):
 
 
 def test_addresses_of_a_page_are_sums():
-    """So are those of the rows behind one that is looked up, as far as its page or the known part of
-    it reaches."""
+    """So are those of the rows behind one that is looked up, as far as its page reaches, or what is
+    known of it."""
     pages = Pages(None, (None,), 1, 16, None, 0, 1, start=None, multiple=32)
     window = Window(None, (0, 0), (0, 3), (32, 128), (None, None), 1, pages)
     rows = range(2, 32, 2)
