@@ -526,7 +526,7 @@ RESIDENT = Mark(
     writers=("transforms.hopper.specialize_warps",),
     readers=(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
-        "transforms.hopper.partition_warps",
+        "transforms.gpu.longest_first", "transforms.hopper.partition_warps",
     ),
 )  # fmt: skip
 BOXED = Mark(
