@@ -14,7 +14,7 @@ from typing import Any
 
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
-from neptune_mlir.dialects.context import make_context
+from neptune_mlir.dialects.context import usual_context
 from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.family import best, chunks_of
@@ -76,7 +76,7 @@ def lower_text(
 def knobs_of_schedule(name: str) -> dict[str, list[int]]:
     """The knobs of a schedule (a shipped one, or a path) with their options; none where any number
     will do. Raises UsageError, InputError."""
-    context = make_context()
+    context = usual_context()
     script = schedules.parse(library.read(name), context, name)
     with context:
         return {knob: schedules.options(op) for knob, op in schedules.knobs(script).items()}

@@ -9,6 +9,7 @@ be one op with a known identity. Otherwise lanes are independent and any body wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
@@ -32,8 +33,20 @@ _UNROLL = 4  # vectors that accumulate in parallel: hides the latency of the com
 def lower_generic(
     em: VectorEmitter, generic: TileGeneric, allocate: Allocate | None = None
 ) -> None:
-    """Emit the loops at the current insertion point. `allocate` gives scratch memory."""
-    TileLowering(em, generic, allocate).run()
+    """Emit the loops at the current insertion point, twice where results may go past the caches.
+    `allocate` gives scratch memory."""
+    past = next((o.view.past for o in generic.outputs if o.view and o.view.past), None)
+
+    def lower(way: bool | None) -> None:
+        outputs = [
+            replace(o, view=replace(o.view, past=way)) if o.view else o for o in generic.outputs
+        ]
+        TileLowering(em, replace(generic, outputs=outputs), allocate).run()
+
+    if past is None:
+        lower(None)
+    else:
+        em.branch(past, lambda: lower(True), lambda: lower(None))
 
 
 class TileLowering:
