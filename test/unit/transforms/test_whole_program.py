@@ -11,8 +11,8 @@ from neptune_mlir import ops
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.numerics import whole
-from neptune_mlir.algebra.numerics.evaluation import Domain
 from neptune_mlir.algebra.numerics.at_once import numbers_lacking
+from neptune_mlir.algebra.numerics.evaluation import Domain
 from neptune_mlir.algebra.numerics.hostile import HostileCall
 from neptune_mlir.algebra.numerics.orders import HALVES, SIGNS
 from neptune_mlir.algebra.numerics.whole import NestStep, WholeProgram, wrong_values
