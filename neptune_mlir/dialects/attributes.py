@@ -195,9 +195,10 @@ TILE = Attribute(
     ),
     readers=(
         "analysis.tile_axes", "dialects.verify", "driver.explain", "driver.page.costs",
-        "driver.page.tiles", "pipelines.cases", "transforms.fusion.privatize",
-        "transforms.schedule.cut_rows", "transforms.schedule.like_tiles",
-        "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",
+        "driver.page.tiles", "pipelines.cases", "pipelines.short_calls",
+        "transforms.fusion.privatize", "transforms.schedule.cut_rows",
+        "transforms.schedule.like_tiles", "transforms.schedule.tile",
+        "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip
 TILE_FEW = Attribute(
@@ -526,7 +527,7 @@ RESIDENT = Mark(
     writers=("transforms.hopper.specialize_warps",),
     readers=(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
-        "transforms.hopper.partition_warps",
+        "transforms.gpu.longest_first", "transforms.hopper.partition_warps",
     ),
 )  # fmt: skip
 BOXED = Mark(

@@ -78,3 +78,54 @@ module attributes {neptune.chip = "sm_90a"} {
     return %r : tensor<?xf32>
   }
 }
+
+// -----
+
+// Blocks that stay: kernels ahead found where the stream of each tile %t ends; a program finds how
+// many tiles are shorter than one.
+// CHECK-LABEL: func.func @tiles_of_rows
+// CHECK: %[[FOUND:.*]] = scf.forall
+// CHECK: %[[ORDER:.*]] = scf.forall (%[[I:.*]]) in (%{{.*}}) shared_outs(%[[OUT:.*]] = %{{.*}}) -> (tensor<?xi32>)
+// CHECK: tensor.extract %[[FOUND]][%[[I]]]
+// CHECK: %[[RANK:.*]] = scf.for %[[J:.*]] = %{{.*}} iter_args
+// CHECK: tensor.extract_slice %[[FOUND]][%[[J]]]
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction"]
+// CHECK: %[[NUMBER:.*]] = tensor.extract %[[RANK]][]
+// CHECK: %[[AT:.*]] = arith.index_cast %[[NUMBER]]
+// CHECK: tensor.parallel_insert_slice %{{.*}} into %[[OUT]][%[[AT]]] [1] [1]
+// CHECK: neptune.kernel = "sum_order", neptune.of_mask
+// CHECK: scf.forall (%[[H:.*]], %[[T:.*]]) in
+// CHECK: %[[READ:.*]] = tensor.extract %[[ORDER]][%[[T]]]
+// CHECK: %[[PLACE:.*]] = arith.index_cast %[[READ]]
+// CHECK: %[[TILE:.*]] = arith.select %{{.*}}, %[[PLACE]], %[[T]]
+// CHECK: tensor.extract %[[FOUND]][%[[TILE]]]
+// CHECK: tensor.parallel_insert_slice %{{.*}} into %{{.*}}[%[[H]], %[[TILE]]]
+module attributes {neptune.chip = "sm_90a"} {
+  func.func @tiles_of_rows(%x: tensor<?xi32>) -> tensor<8x?xf32> {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %f0 = arith.constant 0.0 : f32
+    %count = tensor.dim %x, %c0 : tensor<?xi32>
+    %made = tensor.empty(%count) : tensor<?xi32>
+    %found = scf.forall (%t) in (%count) shared_outs(%o = %made) -> (tensor<?xi32>) {
+      %number = tensor.extract %x[%t] : tensor<?xi32>
+      %e = tensor.from_elements %number : tensor<i32>
+      scf.forall.in_parallel {
+        tensor.parallel_insert_slice %e into %o[%t] [1] [1] : tensor<i32> into tensor<?xi32>
+      }
+    } {mapping = [#gpu.block<linear_dim_0>], neptune.kernel = "found", neptune.of_mask}
+    %out = tensor.empty(%count) : tensor<8x?xf32>
+    %r = scf.forall (%h, %t) in (8, %count) shared_outs(%o = %out) -> (tensor<8x?xf32>) {
+      %number = tensor.extract %found[%t] : tensor<?xi32>
+      %end = arith.index_cast %number : i32 to index
+      %sum = scf.for %j = %c0 to %end step %c32 iter_args(%s = %f0) -> (f32) {
+        scf.yield %s : f32
+      }
+      %e = tensor.from_elements %sum : tensor<f32>
+      scf.forall.in_parallel {
+        tensor.parallel_insert_slice %e into %o[%h, %t] [1, 1] [1, 1] : tensor<f32> into tensor<8x?xf32>
+      }
+    } {mapping = [#gpu.block<linear_dim_0>, #gpu.block<linear_dim_1>], neptune.kernel = "sum", neptune.resident}
+    return %r : tensor<8x?xf32>
+  }
+}
