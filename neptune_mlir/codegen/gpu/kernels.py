@@ -67,6 +67,7 @@ from neptune_mlir.dialects.op_names import ADD_SLICE, JOIN, PAGED
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets.resources import blocks_beside
+from neptune_mlir.transforms.tiling.grid_direction import runs_upwards
 
 Emitter = Callable[[Any, Any], None]  # of a writer and an op
 
@@ -229,13 +230,14 @@ class KernelWriter:
     def place_program(self, number: Any) -> None:
         """Loop variables of the forall from the number of a program.
 
-        The last runs fastest, and downwards: in a triangular grid the last programs are the long
-        ones, and what starts last should be short.
+        The last runs fastest, and so that long programs begin first (`grid_direction`).
         """
         s, rank = self.s, len(self.bounds)
         rows = self.bounds[rank - 1]
         here = s.op("arith.remui", [number, rows], s.index) if rank > 1 else number
-        self.scalars[self.body.arguments[rank - 1]] = s.sub(s.sub(rows, 1), here)
+        last = self.body.arguments[rank - 1]
+        up = runs_upwards(self.forall, last)
+        self.scalars[last] = here if up else s.sub(s.sub(rows, 1), here)
         if rank > 1:
             self.place_variables(s.op("arith.divui", [number, rows], s.index), rank - 1)
 

@@ -2,7 +2,8 @@
 """The order in which resident blocks take programs.
 
 As in any kernel the last variable of the grid runs fastest, so that neighbours share what they
-stream, and downwards. Two kinds of grids have orders of their own.
+stream, and so that long programs begin first (`grid_direction`). Two kinds of grids have orders of
+their own.
 
 * Where the bounds of a streamed loop depend on that variable (a triangle), programs differ in
   length, and blocks that get a long one last keep the others waiting: 3 to 14% where a block runs 8
@@ -20,9 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import is_inside
 from neptune_mlir.codegen.nvidia.producer import streamed_offsets
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.tiling.grid_direction import depends_on, runs_upwards
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -41,30 +42,26 @@ def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | None:
         return None
     *_, other, last = list(kernel.body.arguments)[: len(kernel.bounds)]
     loops = [op.operation for op in kernel.producer.operations if op.operation.name == "scf.for"]
-    if any(_reads(v, last, kernel) for loop in loops for v in list(loop.operands)[:2]):
-        return LongestFirst(kernel)
+    if any(depends_on(v, last, kernel.forall) for loop in loops for v in list(loop.operands)[:2]):
+        return LongestFirst(kernel, runs_upwards(kernel.forall, last) and not kernel.in_two)
     loads = [
-        [any(_reads(v, variable, kernel) for v in offsets if not isinstance(v, int))
+        [any(depends_on(v, variable, kernel.forall) for v in offsets if not isinstance(v, int))
          for variable in (other, last)]
         for offsets in streamed_offsets(kernel.forall, kernel.producer)
     ]  # fmt: skip
     return Panels(kernel) if [True, False] in loads and [False, True] in loads else None
 
 
-def _reads(value: Any, variable: Any, kernel: SpecializedWriter) -> bool:
-    """Whether a scalar of the tile program depends on a variable of the grid."""
-    if value == variable:
-        return True
-    if isinstance(value.owner, ir.Block) or not is_inside(value, kernel.forall):
-        return False
-    return any(_reads(v, variable, kernel) for v in value.owner.operands)
-
-
 class LongestFirst:
-    """The last programs of a launch come longest first."""
+    """The last programs of a launch come longest first.
 
-    def __init__(self, kernel: SpecializedWriter):
+    Args:
+        upwards: those of the first rows are the long ones, not those of the last.
+    """
+
+    def __init__(self, kernel: SpecializedWriter, upwards: bool = False):
         self.bounds, s = kernel.bounds, kernel.s
+        self.upwards = upwards
         self.s = s
         blocks = self._blocks()
         *others, rows = kernel.bounds
@@ -89,7 +86,7 @@ class LongestFirst:
         early = s.less(point, self.before)
         row = s.select(early, inside, shift)
         point = s.select(early, point, s.value(s.add(self.before, late)))
-        return s.value(s.sub(s.sub(rows, 1), row)), point
+        return s.value(row if self.upwards else s.sub(s.sub(rows, 1), row)), point
 
     def _blocks(self) -> Any:
         dimension = ir.Attribute.parse("#gpu<dim x>")

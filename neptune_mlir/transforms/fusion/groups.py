@@ -212,6 +212,7 @@ class Grouping:
             # Computing it for every tile of an axis that it does not carry would repeat work.
             known = dict(zip(nest.result_axes, at, strict=True))
             worthwhile = self._grid <= set(at) and _expands(nest) and read.attr not in self._apart
+            worthwhile = worthwhile and not self._sums_what_streams_make(read.attr)
             return worthwhile and self._place(group, read.attr, known, inner=True)
         if reader in group.inner:
             return False
@@ -424,6 +425,13 @@ class Grouping:
         return (
             reductions and self._users(key) <= ops and _expands(nest) and self._worth_repeating(key)
         )
+
+    def _sums_what_streams_make(self, key: str) -> bool:
+        """Whether a reduction reads, at all of its loops, what is meant to be inside of streams: it
+        joins one of those, and would read it from memory elsewhere."""
+        loops = set(range(len(self.program.nests[key].domain)))
+        made = (r for r in self.reads[key] if r.attr in self.program.nests)
+        return any(T.axes_of(r) == loops and self.meant_inside(r.attr) for r in made)
 
     def _worth_repeating(self, key: str) -> bool:
         nest = self.program.nests[key]

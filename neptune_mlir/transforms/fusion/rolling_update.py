@@ -56,6 +56,7 @@ from neptune_mlir.transforms.fusion.region import (
     inside_casts,
     produce,
 )
+from neptune_mlir.transforms.fusion.sums_in_parts import sum_in_parts
 from neptune_mlir.transforms.registry import register, remark
 
 
@@ -388,6 +389,8 @@ def fuse_function(
     program = NestProgram(function)
     if ahead:
         take_ahead(program)
+        program = NestProgram(function)
+    if sum_in_parts(program):
         program = NestProgram(function)
     plan = plan_fusions(program, numerics_of(function), alone=alone)
     if store_factors(program, {key for fusion in plan for key in fusion.group.inner}):

@@ -13,8 +13,8 @@ other stays makes c either way round, c[i, j] or c[j, i].
   is left over of a stream, behind its loop, turns as well: groups have the same rows there.
 
 What c goes into turns with it. Elementwise ops do not care, and products that read c as their left
-factor do not either; where something else reads one of these tiles (a sum over a row, a result that
-is stored), all of them stay.
+factor do not either. Nor do, in registers, reductions that keep what stays: they reduce along rows
+then. Where something else reads one of these tiles (a result that is stored), all of them stay.
 """
 
 from __future__ import annotations
@@ -94,9 +94,11 @@ def _behind(loop: Any) -> list[Any]:
 
 @dataclass
 class _Tiles:
-    """Tiles that turn together: the results of these ops; `readers` are products of them."""
+    """Tiles that turn together: the results of these ops; `readers` are products of them,
+    `reductions` have a number for each of their rows."""
 
     makers: list[Any] = field(default_factory=list)
+    reductions: list[Any] = field(default_factory=list)
     readers: list[tuple[Any, int]] = field(default_factory=list)
 
 
@@ -145,7 +147,7 @@ class _Turn:
                 return None
             tiles.makers.append(op)
             if not _is_product(op):
-                pending += [m for m in _makers_of_inputs(op) if not self._stays_loaded(m)]
+                pending += self._made_inputs(op)
             for use in op.results[0].uses:
                 reader = use.owner.operation
                 if not _is_generic(reader) or reader not in self.ops:
@@ -154,9 +156,26 @@ class _Turn:
                     pending.append(reader)
                 elif _reads_scalars(reader, use.operand_number):
                     tiles.readers.append((reader, use.operand_number))
+                elif reader in tiles.reductions:
+                    continue
+                elif self._reduces_what_comes(reader, use.operand_number):
+                    tiles.reductions.append(reader)
+                    pending += self._made_inputs(reader)
                 else:
                     return None
         return tiles
+
+    def _made_inputs(self, op: Any) -> list[Any]:
+        return [m for m in _makers_of_inputs(op) if not self._stays_loaded(m)]
+
+    def _reduces_what_comes(self, op: Any, position: int) -> bool:
+        """A reduction, for groups of threads, of tiles of two dimensions along what the loop
+        brings."""
+        maps = [_dims(m) for m in _maps(op)]
+        mine, out = maps[position], maps[_last(op)]
+        plain = all(m in ([0, 1], [0], [1], []) for m in maps)
+        made = all(maker is not None for maker in _makers_of_inputs(op))
+        return bool(self.wanted == 0 and plain and made and mine and out == [mine[-1]])
 
     def _stays_loaded(self, op: Any) -> bool:
         """Whether a tile is a load that registers can take either way round: not the vectors of a
@@ -246,6 +265,13 @@ def _rewrite(tiles: _Tiles) -> None:
         out = _last(op)
         with ir.InsertionPoint(op), op.location:
             op.operands[out] = _turned_destination(op.operands[out])
+    for op in tiles.reductions:
+        turned = {r for r in range(_last(op)) if _is_turned(op.operands[r], tiles)}
+        swap = {0: 1, 1: 0}
+        _set_maps(op, [_moved(m, swap, reverse=k in turned) for k, m in enumerate(_maps(op))])
+        kinds = op.attributes["iterator_types"]
+        op.attributes["iterator_types"] = ir.ArrayAttr.get(list(reversed(list(kinds))))
+        _swap_positions(op, swap)
     for op in tiles.makers:
         op.results[0].set_type(op.operands[_last(op)].type)
     for op, position in tiles.readers:

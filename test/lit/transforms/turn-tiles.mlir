@@ -136,6 +136,76 @@ func.func @columns(%a: tensor<32x64xf32>, %q: tensor<?x64xf32>, %n: index) -> te
   return %out : tensor<32x64xf32>
 }
 
+// A sum over what comes reads the scores as well: in registers it becomes a sum along their rows. (A sum
+// over what stays would not: the scores stay as they are.)
+// ROWS-LABEL: func.func @summed
+// ROWS: %[[S:.*]] = linalg.generic {{.*}} ins(%arg0, %{{.*}} : tensor<32x64xf32>, tensor<48x64xf32>) outs(%{{.*}} : tensor<32x48xf32>)
+// ROWS: linalg.generic {indexing_maps = [#map{{[0-9]*}}, #map{{[0-9]*}}], iterator_types = ["parallel", "reduction"]} ins(%[[S]] : tensor<32x48xf32>)
+// ROWS: linalg.index 1
+// ROWS-LABEL: func.func @across
+// ROWS-NOT: tensor<32x48xf32>
+// ROWS: return
+func.func @summed(%a: tensor<32x64xf32>, %q: tensor<?x64xf32>, %n: index) -> tensor<32xf32> {
+  %zero = arith.constant 0 : index
+  %step = arith.constant 48 : index
+  %f0 = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<32xf32>
+  %init = linalg.fill ins(%f0 : f32) outs(%e : tensor<32xf32>) -> tensor<32xf32>
+  %out = scf.for %at = %zero to %n step %step iter_args(%acc = %init) -> (tensor<32xf32>) {
+    %b = tensor.extract_slice %q[%at, 0] [48, 64] [1, 1] : tensor<?x64xf32> to tensor<48x64xf32>
+    %se = tensor.empty() : tensor<48x32xf32>
+    %s0 = linalg.fill ins(%f0 : f32) outs(%se : tensor<48x32xf32>) -> tensor<48x32xf32>
+    %s = linalg.generic {indexing_maps = [#rows, #columns, #both],
+        iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%b, %a : tensor<48x64xf32>, tensor<32x64xf32>) outs(%s0 : tensor<48x32xf32>) {
+    ^bb0(%x: f32, %y: f32, %u: f32):
+      %xy = arith.mulf %x, %y : f32
+      %sum = arith.addf %u, %xy : f32
+      linalg.yield %sum : f32
+    } -> tensor<48x32xf32>
+    %o = linalg.generic {indexing_maps = [#ij, affine_map<(i, j) -> (j)>],
+        iterator_types = ["reduction", "parallel"]}
+        ins(%s : tensor<48x32xf32>) outs(%acc : tensor<32xf32>) {
+    ^bb0(%x: f32, %u: f32):
+      %i = linalg.index 0 : index
+      %live = arith.cmpi slt, %i, %n : index
+      %w = arith.select %live, %x, %f0 : f32
+      %sum = arith.addf %u, %w : f32
+      linalg.yield %sum : f32
+    } -> tensor<32xf32>
+    scf.yield %o : tensor<32xf32>
+  }
+  return %out : tensor<32xf32>
+}
+func.func @across(%a: tensor<32x64xf32>, %q: tensor<?x64xf32>, %n: index) -> tensor<48xf32> {
+  %zero = arith.constant 0 : index
+  %step = arith.constant 48 : index
+  %f0 = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<48xf32>
+  %init = linalg.fill ins(%f0 : f32) outs(%e : tensor<48xf32>) -> tensor<48xf32>
+  %out = scf.for %at = %zero to %n step %step iter_args(%acc = %init) -> (tensor<48xf32>) {
+    %b = tensor.extract_slice %q[%at, 0] [48, 64] [1, 1] : tensor<?x64xf32> to tensor<48x64xf32>
+    %se = tensor.empty() : tensor<48x32xf32>
+    %s0 = linalg.fill ins(%f0 : f32) outs(%se : tensor<48x32xf32>) -> tensor<48x32xf32>
+    %s = linalg.generic {indexing_maps = [#rows, #columns, #both],
+        iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%b, %a : tensor<48x64xf32>, tensor<32x64xf32>) outs(%s0 : tensor<48x32xf32>) {
+    ^bb0(%x: f32, %y: f32, %u: f32):
+      %xy = arith.mulf %x, %y : f32
+      %sum = arith.addf %u, %xy : f32
+      linalg.yield %sum : f32
+    } -> tensor<48x32xf32>
+    %o = linalg.generic {indexing_maps = [#ij, #i], iterator_types = ["parallel", "reduction"]}
+        ins(%s : tensor<48x32xf32>) outs(%acc : tensor<48xf32>) {
+    ^bb0(%x: f32, %u: f32):
+      %sum = arith.addf %u, %x : f32
+      linalg.yield %sum : f32
+    } -> tensor<48xf32>
+    scf.yield %o : tensor<48xf32>
+  }
+  return %out : tensor<48xf32>
+}
+
 // What is left over of a stream, behind its loop, turns as the loop does.
 // ROWS-LABEL: func.func @behind
 // ROWS: scf.for

@@ -10,6 +10,8 @@ import pytest
 import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia.group_compute import IssuedProducts
+from neptune_mlir.frontend.notation import cast, tanh
+from neptune_mlir.ops import Extra
 from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.zoo import relative_error
 from support.chips.run_kernels import Specialised
@@ -93,6 +95,49 @@ def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths, monke
     found = kernel(*arrays)
     assert bool(staged) == by_engine and {*staged} <= {16}
     wanted = backward.reference(*(x.astype(float) for x in arrays))
+    for f, w in zip(found, wanted, strict=True):
+        assert relative_error(f, w) < 2e-3
+
+
+# Numbers that scores read: what they have, and how.
+LEARNED = {
+    "slope": ("h", lambda s, b, h, i, j, x: s + x[h] * cast(j - i, "f32")),
+    "scale": ("h", lambda s, b, h, i, j, x: s * x[h]),
+    "cap": ("b h", lambda s, b, h, i, j, x: x[b, h] * tanh(s / x[b, h])),
+    "of keys": ("kv", lambda s, b, h, i, j, x: s + x[j]),
+    "of queries": ("h q", lambda s, b, h, i, j, x: s * x[h, i]),
+}
+
+
+@pytest.mark.parametrize(("name", "causal"), [
+    ("slope", True),
+    *(pytest.param(name, False, marks=pytest.mark.nightly) for name in LEARNED),
+])  # fmt: skip
+def test_gradients_of_numbers_that_scores_read(name, causal):
+    """They are sums over rows and columns of scores. No kernel stores scores, and warps are
+    specialised: keys have a number each, and a small kernel sums these."""
+    axes, modifier = LEARNED[name]
+    program = ops.attention(
+        head_dim=64, dtype="f16", causal=causal, align="start",
+        score_mod=lambda s, b, h, q, kv, x: modifier(s, b, h, q, kv, x),
+        inputs={"x": Extra(axes)},
+    )  # fmt: skip
+    forward, backward = neptune.vjp(program, wrt=("k", "v", "x"))
+    rng, (rows, keys) = np.random.default_rng(1), (70, 60)
+    q, k, v, d_out = (rng.standard_normal((1, 1, n, 64)).astype(np.float16)
+                      for n in (rows, keys, keys, rows))  # fmt: skip
+    extents = {"b": 1, "h": 1, "q": rows, "kv": keys}
+    x = (rng.random([extents[a] for a in axes.split()]) + 0.2).astype(np.float32)
+    out, lse = forward.reference(*(a.astype(float) for a in (q, k, v, x)))
+    given = {"q": q, "k": k, "v": v, "x": x, "out0": out.astype(np.float16),
+             "saved0": lse.astype(np.float32), "d_out0": d_out}  # fmt: skip
+    arrays = [given[n] for n in backward.inputs]
+    kernel = Specialised(backward, Choice(128, 64, resident=False))
+    tensors = [t for launch in kernel.plan.buffers for t in [launch.shape]]
+    assert not any(len(shape) == 4 and shape[-1] != 64 for shape in tensors)
+    found = kernel(*arrays)
+    assert any(block.products and block.threads == 3 * 128 for block in kernel.blocks)
+    wanted = backward.reference(*(a.astype(float) for a in arrays))
     for f, w in zip(found, wanted, strict=True):
         assert relative_error(f, w) < 2e-3
 

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neptune_mlir.analysis.tiles import foralls
 from neptune_mlir.codegen.nvidia.program_order import PANEL, SORTED, LongestFirst, Panels
+from neptune_mlir.dialects.context import parse
+from neptune_mlir.transforms.tiling.grid_direction import runs_upwards
 
 
 class Numbers:
@@ -39,15 +43,21 @@ class Triangle(LongestFirst):
 
 
 @given(
-    st.integers(1, 4), st.integers(1, 9), st.integers(1, 12), st.integers(1, 20), st.integers(0, 9)
+    st.integers(1, 4), st.integers(1, 9), st.integers(1, 12), st.integers(1, 20), st.integers(0, 9),
+    st.booleans(),
 )
-def test_every_program_once_and_the_last_ones_longest_first(batch, heads, rows, blocks, told):
-    """How many the last ones are, the kernel finds, or its caller says (`told`)."""
+def test_every_program_once_and_the_last_ones_longest_first(
+    batch, heads, rows, blocks, told, upwards
+):
+    """How many the last ones are, the kernel finds, or its caller says (`told`). The long ones are
+    those of the last rows, or (`upwards`) of the first."""
     in_two = {1: SimpleNamespace(last=told), 2: SimpleNamespace(last=told)} if told else {}
     kernel = SimpleNamespace(s=Numbers(blocks), bounds=[batch, heads, rows], in_two=in_two)
-    order = Triangle(kernel)
+    order = Triangle(kernel, upwards)
     places = [order.place(number) for number in range(batch * heads * rows)]
     points = batch * heads
+    if upwards:
+        places = [(rows - 1 - row, point) for row, point in places]
     assert sorted(places) == [(row, point) for row in range(rows) for point in range(points)]
     late = min(points, told or -(-SORTED * blocks // rows)) * rows
     early = places[: len(places) - late]
@@ -64,3 +74,39 @@ def test_every_program_of_a_product_once_and_in_panels(batch, columns, rows):
     assert sorted(places) == [(row, point) for row in range(rows) for point in range(points)]
     panels = [(point // columns, row // PANEL) for row, point in places]
     assert panels == sorted(panels)
+
+
+GRID = """
+func.func @f(%x: tensor<?xf32>, %n: index, %e: tensor<?xf32>) -> tensor<?xf32> {{
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant 0 : index
+  %o = scf.forall (%h, %p) in (%n, %n) shared_outs(%out = %e) -> (tensor<?xf32>) {{
+    %at = affine.apply affine_map<(d0) -> (d0 * 64)>(%p)
+    %end = affine.max affine_map<(d0)[s0] -> (s0, d0 * 64)>(%p)[%n]
+    %mid = affine.min affine_map<(d0, d1) -> (d0 + 64, d1)>(%at, %end)
+    %a = scf.for %j = {0} to {1} step %c64 iter_args(%s = %x) -> (tensor<?xf32>) {{
+      scf.yield %s : tensor<?xf32>
+    }}
+    %b = scf.for %j = {2} to {3} step %c64 iter_args(%s = %a) -> (tensor<?xf32>) {{
+      scf.yield %s : tensor<?xf32>
+    }}
+    scf.forall.in_parallel {{
+      tensor.parallel_insert_slice %b into %out[0] [%n] [1] : tensor<?xf32> into tensor<?xf32>
+    }}
+  }}
+  return %o : tensor<?xf32>
+}}"""
+
+
+@pytest.mark.parametrize(("loops", "upwards"), [
+    (("%zero", "%at", "%at", "%mid"), False),  # rows that see what is before them
+    (("%at", "%mid", "%mid", "%end"), True),  # keys that queries behind them see
+    (("%at", "%mid", "%at", "%mid"), False),  # all as long
+    (("%zero", "%n", "%zero", "%n"), False),
+])  # fmt: skip
+def test_the_way_on_which_long_programs_begin_first(loops, upwards):
+    module = parse(GRID.format(*loops))
+    with module.context:
+        (forall,) = foralls(module)
+        last = forall.regions[0].blocks[0].arguments[1]
+        assert runs_upwards(forall, last) == upwards
