@@ -105,8 +105,7 @@ class Producer:
         """The producer's part of one program. What its loops look up, and what says how long they
         are, is asked for first: it is on its way while the first copies start."""
         numbers = [op.operation for op in block.operations if _gives_numbers(op.operation)]
-        given = self.kernel.scalars  # (by the queue)
-        _write_numbers(self.kernel, block, [op for op in numbers if op.results[0] not in given])
+        _write_numbers(self.kernel, block, numbers)
         self.write(block, numbers)
 
     def write(self, block: Any, written: Sequence[Any] = ()) -> None:
