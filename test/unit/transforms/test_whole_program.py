@@ -20,7 +20,8 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
 from neptune_mlir.frontend.shard import split
-from neptune_mlir.transforms.fusion.whole import exponents_of, like_the_last
+from neptune_mlir.transforms.fusion.exponents import exponents_of
+from neptune_mlir.transforms.fusion.whole import like_the_last
 
 
 def rows():
@@ -366,6 +367,17 @@ def test_sums_by_signs():
     with np.errstate(all="ignore"):
         found = step.run(domain, (whole.IN_ORDER, SIGNS))["total"]
     np.testing.assert_array_equal(found[0], wanted)
+
+
+def test_products_that_overflow_within_a_sum():
+    """-inf and a product over the largest number are -inf where both are rounded at once."""
+    p = N.Program("products")
+    i, j = p.axis("i", 1), p.axis("j", 4)
+    p.output(N.sum(p.input("x", i, j)[i, j] * p.input("y", i, j)[i, j], j), i)
+    x, y = np.array([[1e20, -1e20, 1, 2]], "f4"), np.array([[1e20, 1e20, 3, 4]], "f4")
+    for order, makes in ((0, np.isnan), (1, np.isinf)):
+        run = compiler.compile_unfused(p.to_mlir(), "products", None, vectorize=False, order=order)
+        assert makes(run(x, y)).all()
 
 
 def sum_of(body, key="total"):
