@@ -29,6 +29,8 @@ DIALECTS = (Neptune,)
 # What a context has seen (types, attributes, constants) stays in it to its end: one serves so many
 # programs, and none whose text is as long as that of large constants.
 PROGRAMS, LONG_TEXT = 32, 1 << 18
+# A context keeps data by name: a second program's data of a name would be that of another name.
+NAMED_DATA = "dense_resource"
 
 
 def load_dialects(context) -> None:
@@ -86,7 +88,8 @@ def parse(text: str, *, source: str = "<string>", context=None):
             as `file:line:col: message`.
     """
     if context is None:
-        context = usual_context() if len(text) < LONG_TEXT else make_context()
+        alone = len(text) >= LONG_TEXT or NAMED_DATA in text
+        context = make_context() if alone else usual_context()
     load_dialects_of(text, context)
     with context:
         try:

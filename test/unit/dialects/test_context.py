@@ -21,6 +21,14 @@ def test_large_programs_have_their_own():
     assert parse(text).context != usual_context() != make_context()
 
 
+def test_data_by_name_is_that_of_one_program():
+    """A context that has seen data of a name calls the next of it otherwise, and lends it."""
+    named = "memref.global constant @g : memref<1xf32> = dense_resource<w>"
+    data = '{-# dialect_resources: { builtin: { w: "0x040000000000803F" } } #-}'
+    assert [str(parse(f"{named}\n{data}")) for _ in range(2)][1].count("dense_resource<w>") == 1
+    assert "0x04" not in str(parse(named))
+
+
 def test_each_thread_has_its_own():
     found = []
     other = threading.Thread(target=lambda: found.append(usual_context()))
