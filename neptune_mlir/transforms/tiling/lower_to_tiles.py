@@ -31,11 +31,12 @@ from neptune_mlir.dialects.attributes import (
     TUNED,
 )
 from neptune_mlir.dialects.nests import build_map
-from neptune_mlir.dialects.op_names import ADD_SLICE
+from neptune_mlir.dialects.op_names import ADD_SLICE, ORDER_SUMS
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, scf, tensor
+from neptune_mlir.targets.warp_groups import STAGED_ROWS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
@@ -46,6 +47,7 @@ from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tile
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
 ZEROS = 1 << 10  # elements that a program makes of what is added to
+PARTS = 4  # of the columns of what is added to, at most, that warps count apart
 JOIN_NAMES = {2: "_pair", 8: "_few", 32: "_some"}  # how names of joins of so many chunks end
 FEWER = tuple(JOIN_NAMES.values())
 
@@ -144,9 +146,16 @@ def _lower(
         tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
         for shape, r in zip(shapes, kernel.op.operation.results, strict=True)
     ]
+    ordered = None
     for k, key in enumerate(kernel.results):
         if found := kernel.spread(key):
             starts[k] = _zeros(found.origin, shapes[k], values, f"{name}_zeros{k}")
+            if tuned(kernel.schedule, "ordered", 0):
+                *outer, rows, _ = shapes[k]
+                size = kernel.axes[kernel.stream].size
+                boxes = ix.scale(ix.ceildiv(rows, size), ix.ceildiv(size, STAGED_ROWS))
+                counts = [*outer, boxes, PARTS]
+                ordered = _zeros(found.origin, counts, values, f"{name}_counts{k}")
     bounds = bounds or [1]
     bounds[0] = launched(bounds[0])
     # The mapping keeps canonicalization from dropping grid dimensions that run once.
@@ -166,6 +175,9 @@ def _lower(
         if cuts is not None:
             frame.tiles[cuts.axis] = cuts.tile(ids[grid.index(cuts.axis)])
         program = GridProgram(kernel, values, frame)
+        if ordered is not None:
+            at = ids[: len(grid) - len(kernel.shared_axes)]
+            ir.Operation.create(ORDER_SUMS, operands=[ordered, *at])
         if kernel.stream is not None:
             _stream(program, chunk, list(forall.inner_iter_args))
         stores = _finish(program, list(forall.inner_iter_args), chunk)
@@ -261,10 +273,12 @@ def _stream(program: GridProgram, chunk: Any, outs: Sequence[Any]) -> None:
 
 def _is_backward(program: GridProgram) -> bool:
     """Whether a stream runs from its end to its start: where its data may lie in two arrays along
-    it, and a mask ends it, in the second one, so that the first one is what is on its way."""
+    it, and a mask ends it, in the second one, so that the first one is what is on its way; or where
+    a mask begins it and programs add in order: all of them then begin with the same parts of sums.
+    """
     kernel = program.kernel
     if not any(form.coefficient(kernel.stream) < 0 for form in affine_part(kernel.live)):
-        return False
+        return not kernel.live.is_const and bool(tuned(kernel.schedule, "ordered", 0))
     function = kernel.op.operation.parent
     told = dict(IN_TWO.find(function, ()) or ())
     if not told or not CHIP.on(function.parent):
