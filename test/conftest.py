@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """For every test: no user's tuning table, compiled Python files for the processes it starts,
-machine code that one test made for another, and code for CPUs that LLVM has not optimised."""
+machine code that one test made for another, code for CPUs that LLVM has not optimised, and memory
+that no kernel may read before it writes it."""
 
 import gc
 import os
@@ -8,7 +9,7 @@ import shutil
 import tempfile
 
 from neptune_mlir.targets import tuned
-from support import effort, kept_code
+from support import effort, kept_code, poison
 from support.effort import as_shipped
 from support.small_tiles import small_tiles
 
@@ -29,6 +30,7 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # the workers of pytest-xdist share the folder
         config.kept_code = os.environ[kept_code.ENVIRONMENT] = tempfile.mkdtemp(prefix="neptune-")
     kept_code.install()
+    poison.install()
 
 
 def pytest_unconfigure(config):

@@ -61,10 +61,11 @@ def work(target: str, cases: int | None) -> int:
     """A process of `run`: seeds come in as lines, rows go out as lines."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed
-    from support import effort
+    from support import effort, poison
     from support.small_tiles import tiny
 
     effort.begin()  # the same roundings, sooner
+    poison.install()
     with tiny():
         for line in sys.stdin:
             print(json.dumps(examine(int(line), target, cases)), file=out)

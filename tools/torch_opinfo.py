@@ -1,12 +1,15 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""PyTorch's own samples of its operations (OpInfo, float32) through `from_torch`, on CPUs.
+"""PyTorch's own samples of its operations (OpInfo) through `from_torch`, on CPUs.
 
-    tools/torch_opinfo.py [--only REGEX] [--samples 6] [--limit 60] [--out rows.jsonl]
+    tools/torch_opinfo.py [--only REGEX] [--dtype float32] [--backend] [--samples 6] [--limit 60]
 
-A sample is right, wrong, refused with the name of an operation, refused without one ("unnamed"), or
-it dies. Each runs in a process of its own. Without `--only`: reductions, norms, losses, views,
-softmax, products of matrices and attention.
+A sample is right, wrong, refused with the name of an operation, refused without one ("unnamed"),
+or it dies. The samples of an operation share a process, and have one each where that one dies.
+Without `--only`: reductions, norms, losses, views, scans, sorts, scatters, activations, softmax,
+products of matrices and attention. With `--backend` they go through
+`torch.compile(backend="neptune")`, and a row says how many calls of our kernels they made:
+attention of any size is ours there, the rest is inductor's.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch_children
 from torch_problems import difference
@@ -36,22 +40,35 @@ GROUPS = {
     r"|masked_(log_)?softmax|nn_functional_softmax\w*",
     "matmul": r"matmul|mm|bmm|addmm|baddbmm|addbmm|addmv|addr|mv|dot|vdot|inner|outer|einsum"
     r"|tensordot|__rmatmul__|linalg_multi_dot|linalg_vecdot|nn_functional_(bi)?linear|kron|cross",
+    "orders": r"sort|argsort|topk|kthvalue|msort|mode|nanmedian|cummax|cummin"
+    r"|searchsorted|bucketize",
+    "scatters": r"scatter\w*|index_(add|put|copy|fill|reduce\w*)|masked_(fill|scatter)|put|where"
+    r"|nn_functional_(one_hot|embedding\w*)",
+    "random": r"nn_functional_\w*dropout\w*|bernoulli|multinomial|normal\w*|rand\w*|uniform",
+    "activations": r"nn_functional_(gelu|silu|mish|[a-z]*elu|glu|hard\w+|leaky_relu"
+    r"|logsigmoid|prelu|relu6?|rrelu|soft(plus|shrink|sign)|tanhshrink|threshold|pad|pixel_\w+|interpolate|unfold|fold"
+    r"|(adaptive_)?(avg|max)_pool\wd)|sigmoid|tanh|erf|special_\w+",
     "attention": r"nn_functional_scaled_dot_product_attention",
 }
 NAMES = "|".join(f"(?:{pattern})" for pattern in GROUPS.values())
 PATIENCE = 100  # samples of an operation that are looked at
 
 
-def operations(only: str) -> list[str]:
-    """Names of operations with float32 samples, each with its variant."""
-    return [_name(op) for op in _database() if re.fullmatch(only, _name(op).partition(":")[0])]
+# of the norm of a result: what `torch.testing.assert_close` allows of an element
+RELATIVE = {"float32": 1e-5, "float16": 1e-3, "bfloat16": 1.6e-2}
 
 
-def _database() -> Iterator[Any]:
+def operations(only: str, dtype: str) -> list[str]:
+    """Names of operations with samples of a type, each with its variant."""
+    listed = (_name(op) for op in _database(dtype))
+    return [name for name in listed if re.fullmatch(only, name.partition(":")[0])]
+
+
+def _database(dtype: str) -> Iterator[Any]:
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
-    return (op for op in op_db if torch.float32 in op.dtypes)
+    return (op for op in op_db if getattr(torch, dtype) in op.dtypes)
 
 
 def _name(op: Any) -> str:
@@ -59,32 +76,38 @@ def _name(op: Any) -> str:
     return f"{name}:{op.variant_test_name}" if op.variant_test_name else name
 
 
-def _samples(name: str, most: int) -> list[Any]:
-    """Samples of an operation, evenly chosen."""
+def _samples(name: str, dtype: str, most: int) -> tuple[Any, list[Any]]:
+    """An operation, and samples of it, evenly chosen."""
     import itertools
 
     import torch
 
     torch.manual_seed(0)
-    op = next(op for op in _database() if _name(op) == name)
-    made = list(itertools.islice(op.sample_inputs("cpu", torch.float32), PATIENCE))
-    step = max(1, -(-len(made) // most))
-    return [(op, sample) for sample in made[::step]]
+    op = next(op for op in _database(dtype) if _name(op) == name)
+    made = list(itertools.islice(op.sample_inputs("cpu", getattr(torch, dtype)), PATIENCE))
+    return op, made[:: max(1, -(-len(made) // most))]
 
 
-def count(name: str, most: int) -> dict[str, Any]:
-    return {"status": "counted", "samples": len(_samples(name, most))}
+def all_tried(name: str, dtype: str, most: int, by_backend: bool) -> dict[str, Any]:
+    """All samples of an operation, one after the other."""
+    op, samples = _samples(name, dtype, most)
+    made = [tried(op, sample, dtype, by_backend) for sample in samples]
+    return {"status": "done", "rows": made}
 
 
-def tried(name: str, most: int, number: int) -> dict[str, Any]:
-    """One sample: through torch, then through the compiler."""
+def one_tried(name: str, dtype: str, most: int, by_backend: bool, at: int) -> dict[str, Any]:
+    """A sample by its number; "none" where there are not as many."""
+    op, samples = _samples(name, dtype, most)
+    return tried(op, samples[at], dtype, by_backend) if at < len(samples) else {"status": "none"}
+
+
+def tried(op: Any, sample: Any, dtype: str, by_backend: bool) -> dict[str, Any]:
+    """One sample: through torch in float64, then through the compiler."""
     import torch
     from torch.utils import _pytree as tree
 
     import neptune_mlir
-    from neptune_mlir.frontend.from_torch import from_torch
 
-    op, sample = _samples(name, most)[number]
     leaves, structure = tree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     tensors = [leaves[k].detach() for k in places]
@@ -98,41 +121,88 @@ def tried(name: str, most: int, number: int) -> dict[str, Any]:
 
     shown = str([tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in leaves])[:300]
     row: dict[str, Any] = {"sample": shown}
-    wide = [x.double() if x.is_floating_point() else x for x in tensors]
-    wanted = [x for x in tree.tree_leaves(program(*wide)) if isinstance(x, torch.Tensor)]
     try:
-        kernel = neptune_mlir.compile(from_torch(program, tensors))
-        results = kernel(*tensors)
+        wide = [x.double() if x.is_floating_point() else x for x in tensors]
+        wanted = _tensors(program(*wide))
+        single = _tensors(program(*(x.clone() for x in tensors)))
+    except RuntimeError:  # a number has a type of its own; or it looks behind what it is given
+        wanted = single = _tensors(program(*tensors))
+    try:
+        run = _by_backend if by_backend else _by_kernel
+        results, row["kernel calls"] = run(program, tensors)
     except neptune_mlir.errors.NeptuneError as error:
         text = str(error)
         named = op.name.rpartition(".")[2] in text or re.search(r"'[\w]+\.[\w.]+'|aten\.\w+", text)
         return {**row, "status": "refused" if named else "unnamed", "message": text}
-    listed = list(results) if isinstance(results, (tuple, list)) else [results]
-    results = listed[len(listed) - len(wanted) :]  # what it wrote to arguments comes first
-    for got, expected in zip(results, wanted, strict=True):
-        if problem := difference(torch.as_tensor(got), expected):
+    except Exception as error:
+        return {**row, "status": "failed", "message": f"{type(error).__name__}: {error} {shown}"}
+    results = results[len(results) - len(wanted) :]  # what it wrote to arguments comes first
+    for got, *expected in zip(results, wanted, single, strict=True):
+        if problem := difference(torch.as_tensor(got), *expected, relative=RELATIVE[dtype]):
             return {**row, "status": "wrong", "message": f"{problem} {shown}"}
     return {**row, "status": "right"}
+
+
+def _by_kernel(program: Any, tensors: list[Any]) -> tuple[list[Any], int]:
+    import neptune_mlir
+    from neptune_mlir.frontend.from_torch import from_torch
+
+    kernel = neptune_mlir.compile(from_torch(program, tensors))
+    results = kernel(*tensors)
+    listed = list(results) if isinstance(results, (tuple, list)) else [results]
+    return listed, len(kernel.plan.launches)
+
+
+def _by_backend(program: Any, tensors: list[Any]) -> tuple[list[Any], int]:
+    import torch
+
+    from neptune_mlir.torch import backend, op
+
+    torch._dynamo.reset()
+    with (
+        torch.no_grad(), mock.patch.object(op, "run", wraps=op.run) as calls,
+        mock.patch.object(backend, "is_worth_a_call", lambda *_: True),  # however small
+    ):  # fmt: skip
+        results = torch.compile(program, backend=backend.neptune, dynamic=False)(*tensors)
+    return _tensors(results), calls.call_count
+
+
+def _tensors(results: Any) -> list[Any]:
+    import torch
+    from torch.utils import _pytree as tree
+
+    return [x for x in tree.tree_leaves(results) if isinstance(x, torch.Tensor)]
+
+
+def _rows(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """A row for each sample."""
+    given = options.dtype, options.samples, options.backend
+    names = operations(options.only, options.dtype)
+    tasks = [(name, all_tried, (name, *given)) for name in names]
+    for found in torch_children.run_all(tasks, options.limit * options.samples):
+        name = found["name"]
+        if found["status"] == "done":
+            seconds = round(found["seconds"] / max(1, len(found["rows"])), 2)
+            for k, row in enumerate(found["rows"]):
+                yield {"name": f"{name} {k}", **row, "seconds": seconds}
+            continue
+        again = [(f"{name} {k}", one_tried, (name, *given, k)) for k in range(options.samples)]
+        for row in torch_children.run_all(again, options.limit):
+            if row["status"] != "none":
+                yield row
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=NAMES, help="a regular expression: whole names")
+    parser.add_argument("--dtype", choices=RELATIVE, default="float32")
+    parser.add_argument("--backend", action="store_true", help="through torch.compile")
     parser.add_argument("--samples", type=int, default=6, help="at most these of an operation")
     parser.add_argument("--limit", type=float, default=60, help="seconds for each")
     parser.add_argument("--out", type=Path, help="append JSON lines here")
     options = parser.parse_args()
     torch_children.PRELOADED.append("torch.testing._internal.common_methods_invocations")
-    names = operations(options.only)
-    counted = torch_children.run_all(
-        ((name, count, (name, options.samples)) for name in names), options.limit
-    )
-    tasks: Iterator[torch_children.Task] = (
-        (f"{row['name']} {k}", tried, (row["name"], options.samples, k))
-        for row in counted
-        for k in range(row.get("samples", 0))
-    )
-    rows = torch_children.report(torch_children.run_all(tasks, options.limit), options.out)
+    rows = torch_children.report(_rows(options), options.out)
     return 0 if {row["status"] for row in rows} <= {"right", "refused"} else 1
 
 

@@ -10,26 +10,59 @@ The first form exports each model, compiles it for CPUs, compares a call with to
 compiles for the other targets. The second runs `torch.compile(backend="neptune")` beside inductor.
 Numbers of a file that stand outside of its classes are halved until none is above `--largest`, so
 that a problem runs in seconds; the bound doubles while torch itself refuses the shapes that come
-out. Each problem runs in a process of its own. A line of `--out` is the JSON object of a problem.
+out. Models of transformers that a file names are small ones of their kind with random weights, so
+nothing is loaded from elsewhere. Each problem runs in a process of its own. A line of `--out` is
+the JSON object of a problem.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch_children
 
 RELATIVE = 1e-5  # of the norm of a result in float64
 CANCELLED = 1e-6  # of an element of a result that is the difference of numbers near 1
 
-
 FEW = 4  # of what a name with "batch" in it counts
+
+
+_TOKENS = {"vocab_size": 100, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+_LAYERS = {
+    **_TOKENS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 64, "max_position_embeddings": 64,
+}  # fmt: skip
+# by what a name of transformers' hub has in it: a kind of model, and a small configuration
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt-neo": ("gpt_neo", {
+        **_TOKENS, "hidden_size": 32, "num_layers": 2,
+        "attention_types": [[["global", "local"], 1]], "num_heads": 4,
+        "max_position_embeddings": 64, "window_size": 8,
+    }),
+    "opt": ("opt", {**_LAYERS, "ffn_dim": 64, "word_embed_proj_dim": 32}),
+    "bart": ("bart", {
+        **_TOKENS, "d_model": 32, "decoder_layers": 2, "decoder_ffn_dim": 64,
+        "decoder_attention_heads": 4, "max_position_embeddings": 64,
+    }),
+    "bigbird": ("big_bird", {**_LAYERS, "block_size": 2, "num_random_blocks": 1}),
+    "electra": ("electra", {**_LAYERS, "embedding_size": 16}),
+    "reformer": ("reformer", {
+        **_LAYERS, "attention_head_size": 8, "attn_layers": ["local", "lsh"],
+        "feed_forward_size": 64, "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [4, 4],
+        "is_decoder": True, "local_attn_chunk_length": 4, "lsh_attn_chunk_length": 4,
+        "num_buckets": 4,
+    }),
+    "gpt2": ("gpt2", {**_TOKENS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}),
+}  # fmt: skip
 
 
 class _Smaller(ast.NodeTransformer):
@@ -64,11 +97,32 @@ def load(path: Path, largest: int) -> tuple[Any, list[Any], int]:
     for few in (FEW, 1 << 20):  # some problems have as many rows as columns
         for size in sizes:
             tree = ast.fix_missing_locations(_Smaller(size, few).visit(ast.parse(text)))
+            code = compile(tree, str(path), "exec")
             try:
-                return (*_made(compile(tree, str(path), "exec"), path.stem), size)
+                with _small_models() if "from_pretrained" in text else contextlib.nullcontext():
+                    return (*_made(code, path.stem), size)
             except Exception as failed:
                 error = failed
     raise ValueError(f"torch runs it at no size: {error}")
+
+
+@contextlib.contextmanager
+def _small_models() -> Iterator[None]:
+    """transformers loads nothing, and makes small models with random weights."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    def small(name: str) -> Any:
+        kind, values = next(found for part, found in SMALL.items() if part in name.lower())
+        return AutoConfig.for_model(kind, **values)
+
+    def model(name: str, config: Any) -> Any:
+        return AutoModelForCausalLM.from_config(config)
+
+    with (
+        mock.patch.object(AutoConfig, "from_pretrained", small),
+        mock.patch.object(AutoModelForCausalLM, "from_pretrained", model),
+    ):
+        yield
 
 
 def _made(code: Any, name: str) -> tuple[Any, list[Any]]:
@@ -110,13 +164,14 @@ def _wanted(model: Any, inputs: list[Any]) -> list[Any]:
             return _flat(model(*inputs))
 
 
-def difference(got: Any, wanted: Any, single: Any = None) -> str | None:
+def difference(got: Any, wanted: Any, single: Any = None, relative: float = RELATIVE) -> str | None:
     """What is wrong with a result.
 
     Args:
         wanted: the result in float64.
         single: torch's own in float32. Where its rounding is all that is left of a result, ours
             may be off by as much.
+        relative: how far it may be off, of the norm of the result.
     """
     import torch
 
@@ -130,7 +185,7 @@ def difference(got: Any, wanted: Any, single: Any = None) -> str | None:
         return "other infinities or NaN"
     got, wanted = got[~odd], wanted[~odd]
     off, norm = (got - wanted).norm().item(), wanted.norm().item()
-    if off <= RELATIVE * norm or off <= CANCELLED * wanted.numel() ** 0.5:
+    if off <= relative * norm or off <= CANCELLED * wanted.numel() ** 0.5:
         return None
     if single is not None and off <= 2 * (single.double()[~odd] - wanted).norm().item():
         return None

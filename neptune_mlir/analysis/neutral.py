@@ -49,9 +49,13 @@ def _negate(x: Odd) -> Odd:
 class OddValues:
     """Which of -inf, +inf, NaN the values of the nests, and terms over them, may be."""
 
-    def __init__(self, nests: Sequence[FusedNest], arguments: Iterable[str] = ()):
-        """`arguments` are values of unknown making (running values, final values)."""
+    def __init__(
+        self, nests: Sequence[FusedNest], arguments: Iterable[str] = (), below: Iterable[str] = ()
+    ):
+        """`arguments` are values of unknown making (running values, final values), and those
+        `below` all numbers may be -inf."""
         self._of: dict[str, Odd] = dict.fromkeys(arguments, Odd.ANY)
+        self._of |= dict.fromkeys(below, Odd.LOW)
         known = {n.key for n in nests}
         for nest in nests:
             self._of[nest.key] = self._of_nest(nest, known)

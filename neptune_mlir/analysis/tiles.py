@@ -126,7 +126,7 @@ class Pages:
     `table[at]`, with `(start + r) floordiv size` at dimension `column`, of `count` pages.
 
     `dim` and `slot` are the dimensions of the tensor that a page and the row's slot in it stand
-    along; a slot of None: rows of a page are the same.
+    along; a slot of None: rows of a page are the same. `multiple` is a number that divides `start`.
     """
 
     table: Any
@@ -137,6 +137,7 @@ class Pages:
     dim: int
     slot: int | None
     start: Any = 0
+    multiple: int = 1
 
 
 @dataclass(frozen=True)
@@ -205,9 +206,11 @@ def _paged_window(
     own: list[Any] = [0] * rank
     for d, offset in zip(through, offsets, strict=True):
         own[d] = offset
+    start = own[dim]
     pages = Pages(
-        table, tuple(at), column, size, count, dim, slot if slot >= 0 else None, own[dim]
-    )
+        table, tuple(at), column, size, count, dim, slot if slot >= 0 else None, start,
+        start if isinstance(start, int) else multiple_of(start),
+    )  # fmt: skip
     own[dim] = 0
     along = tuple(through[d] for d in dims)
     looked_up = bool(along) and along[-1] == dim  # neighbours stand anywhere

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import Any
 
 from neptune_mlir.dialects import (  # noqa: F401  (their ops belong to the dialect)
@@ -24,6 +26,9 @@ from neptune_mlir.ir.bindings import (
 )
 
 DIALECTS = (Neptune,)
+# What a context has seen (types, attributes, constants) stays in it to its end: one serves so many
+# programs, and none whose text is as long as that of large constants.
+PROGRAMS, LONG_TEXT = 32, 1 << 18
 
 
 def load_dialects(context) -> None:
@@ -43,6 +48,36 @@ def make_context():
     return context
 
 
+_kept = threading.local()  # another thread's diagnostics are not those of a program of this one
+
+
+_inherited: list[Any] = []
+
+
+def _after_fork() -> None:
+    """A context may have threads, which the new process lacks: it has contexts of its own."""
+    global _kept
+    _inherited.append(_kept)
+    _kept = threading.local()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def usual_context():
+    """A context for one program more: that of programs before it in this thread, or a fresh one.
+
+    Making a context takes 10 ms, as long as a small program takes to its first level. Nobody may
+    change what it allows; whoever wants to takes one from `make_context`.
+    """
+    left, context = getattr(_kept, "of_thread", (0, None))
+    if not left:
+        left, context = PROGRAMS, make_context()
+    _kept.of_thread = left - 1, context
+    return context
+
+
 def parse(text: str, *, source: str = "<string>", context=None):
     """Parse and verify an MLIR module.
 
@@ -50,7 +85,8 @@ def parse(text: str, *, source: str = "<string>", context=None):
         InputError: the text does not parse or verify; the message lists every diagnostic
             as `file:line:col: message`.
     """
-    context = context or make_context()
+    if context is None:
+        context = usual_context() if len(text) < LONG_TEXT else make_context()
     load_dialects_of(text, context)
     with context:
         try:

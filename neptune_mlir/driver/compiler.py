@@ -14,7 +14,7 @@ from typing import Any
 
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
-from neptune_mlir.dialects.context import make_context
+from neptune_mlir.dialects.context import usual_context
 from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.family import best, chunks_of
@@ -76,7 +76,7 @@ def lower_text(
 def knobs_of_schedule(name: str) -> dict[str, list[int]]:
     """The knobs of a schedule (a shipped one, or a path) with their options; none where any number
     will do. Raises UsageError, InputError."""
-    context = make_context()
+    context = usual_context()
     script = schedules.parse(library.read(name), context, name)
     with context:
         return {knob: schedules.options(op) for knob, op in schedules.knobs(script).items()}
@@ -351,7 +351,7 @@ def compile_unfused(
 @bindings.exclusive
 def compile_reference(
     text: str, source: str, entry: str | None, *, digits: int = 0, numbered: bool = False,
-    order: int = 0,
+    order: int = 0, hide: bool = False,
 ) -> Any:  # fmt: skip
     """The program as written, all of its floats f64 (arguments and results too): what errors
     count from.
@@ -360,6 +360,7 @@ def compile_reference(
         digits: of every value that it computes, in bits (0: all of f64's).
         numbered: calls say by `rounding`, the number of a way, how values are rounded to so many.
         order: the number of an order of its sums.
+        hide: whether 0 times anything is 0.
 
     Raises:
         NeptuneError: the program has no lowering to loops, or reads floats as bits.
@@ -368,7 +369,7 @@ def compile_reference(
     with bindings.source_name(source):
         lowering.lift_constants()
         lowering.run([Step("lower-tm-tensor"), Step("widen-floats")])
-    return _through_loops(lowering, source, entry, False, order, digits, numbered)
+    return _through_loops(lowering, source, entry, False, order, digits, numbered, hide)
 
 
 def _through_loops(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,49 +48,52 @@ def three_ways(
     except NeptuneError as error:
         same = native(unfused)
         return Programs(native(run), same, same, arguments, results), error.message
-
-    @functools.cache
-    def with_digits_of_f32(**options: Any) -> Callable[..., Any]:
-        digits = DIGITS_OF_F32
-        made: Callable[..., Any] = compile_reference(
-            source.text, source.name, entry, digits=digits, **options
-        )
-        return made
-
-    def wide(program: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
-        found = program(*map(_as_wide, values))
-        return [np.asarray(r, np.float64) for r in (found if isinstance(found, tuple) else [found])]
-
-    def exact(values: Sequence[Any]) -> list[Any]:
-        return wide(reference, values)
-
-    def ranged(values: Sequence[Any]) -> list[Any]:
-        return wide(with_digits_of_f32(), values)
-
-    def otherwise(number: int) -> Callable[[Sequence[Any]], list[Any]]:
-        made = with_digits_of_f32(numbered=True, order=number % (ORDERS + 1))
-        return functools.partial(wide, functools.partial(made, rounding=number))
-
-    @functools.cache
-    def reordered(order: int, hide: bool = False) -> Callable[[Sequence[Any]], list[Any]]:
-        options = {"vectorize": False, "order": order, "hide": hide}
-        return native(compile_unfused(source.text, source.name, entry, **options))
-
     exponents = _exponents(source, entry)
-    programs = Programs(
-        native(run), native(unfused), exact, arguments, results, exponents, reordered=reordered,
-        ranged=None if "f64" in arguments else ranged,
-        otherwise=None if "f64" in arguments else otherwise,
-        hiding=functools.partial(reordered, hide=True),
-    )  # fmt: skip
-    return programs, ""
+
+    def programs(hide: bool) -> Programs:
+        """`hide`: where 0 times anything is 0."""
+
+        @functools.cache
+        def wide(**options: Any) -> Callable[..., Any]:
+            made: Callable[..., Any] = compile_reference(
+                source.text, source.name, entry, hide=hide, **options
+            )
+            return made
+
+        def exact(values: Sequence[Any]) -> list[Any]:
+            return _widely(wide() if hide else reference, values)
+
+        def ranged(values: Sequence[Any]) -> list[Any]:
+            return _widely(wide(digits=DIGITS_OF_F32), values)
+
+        def otherwise(number: int) -> Callable[[Sequence[Any]], list[Any]]:
+            made = wide(digits=DIGITS_OF_F32, numbered=True, order=number % (ORDERS + 1))
+            return functools.partial(_widely, functools.partial(made, rounding=number))
+
+        @functools.cache
+        def reordered(order: int) -> Callable[[Sequence[Any]], list[Any]]:
+            options = {"vectorize": False, "order": order, "hide": hide}
+            return native(compile_unfused(source.text, source.name, entry, **options))
+
+        return Programs(
+            native(run), reordered(0) if hide else native(unfused), exact, arguments, results,
+            exponents, reordered=reordered, ranged=None if "f64" in arguments else ranged,
+            otherwise=None if "f64" in arguments else otherwise,
+        )  # fmt: skip
+
+    return replace(programs(False), hiding=functools.cache(lambda: programs(True))), ""
+
+
+def _widely(program: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
+    found = program(*map(_as_wide, values))
+    return [np.asarray(r, np.float64) for r in (found if isinstance(found, tuple) else [found])]
 
 
 def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
     """The arguments that exponents are made of, other than through a sum; None where that cannot
     be told."""
     from neptune_mlir.driver.compiler import nests_of
-    from neptune_mlir.transforms.fusion.whole import exponents_of
+    from neptune_mlir.transforms.fusion.exponents import exponents_of
 
     module, programs = nests_of(source.text, source.name, "inline-maps")
     with module.context:

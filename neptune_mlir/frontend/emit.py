@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import DERIVED, FOLLOWED, IN_TWO, MEETS
-from neptune_mlir.dialects.context import make_context
+from neptune_mlir.dialects.context import usual_context
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map, build_reduce
 from neptune_mlir.dialects.scalars import Emitter, mlir_type
 from neptune_mlir.errors import InputError
@@ -131,7 +131,7 @@ class _Emitter:
 
 def emit(program: Program, context: Any = None) -> Any:
     """The module of a program, verified."""
-    context = context or make_context()
+    context = context or usual_context()
     with context, ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):

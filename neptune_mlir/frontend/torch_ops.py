@@ -22,7 +22,7 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
     known = importlib.import_module(f"{TORCH_MLIR}.extras.fx_decomp_util")
     table: dict[Any, Callable[..., Any]] = dict(known.get_decomposition_table())
     aten = torch.ops.aten
-    table |= torch._decomp.get_decompositions([aten.addmv, aten.dist])
+    table |= torch._decomp.get_decompositions([aten.addmv, aten.dist, aten.gelu_backward])
     ours: tuple[tuple[str, Callable[..., Any]], ...] = (
         ("var.correction", _variance), ("var_mean.correction", _variance_and_mean),
         ("std.correction", _deviation), ("native_group_norm.default", _group_norm),
@@ -32,6 +32,8 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
         ("embedding_bag.padding_idx", functools.partial(_weighted_bags, torch)),
         ("_cdist_forward.default", _distances),
+        ("gelu.default", functools.partial(_gelu, torch)),
+        ("constant_pad_nd.default", functools.partial(_padded, torch)),
         ("scatter.src", functools.partial(_scatter, torch)),
         ("scatter.value", functools.partial(_scatter, torch)),
         ("scatter_add.default", functools.partial(_scatter, torch, reduce="sum")),
@@ -126,6 +128,25 @@ def _group_norm(
         out = out + bias.reshape(along)
     statistics = (mean.reshape(batch, groups), scale.reshape(batch, groups))
     return out.reshape(x.shape).to(x.dtype), *statistics
+
+
+def _gelu(torch: Any, x: Any, *, approximate: str = "none") -> Any:
+    """With 0.7978846, the root of 2 over pi, where torch-mlir has 0.797724."""
+    if approximate != "tanh":
+        return NotImplemented
+    wide = _wide(x)
+    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * (wide * wide * wide))
+    return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
+
+
+def _padded(torch: Any, x: Any, pad: Sequence[int], value: float = 0) -> Any:
+    """Slices where less than nothing is added: torch-mlir pads by the sum of both sides."""
+    if not all(isinstance(n, int) for n in pad) or all(n >= 0 for n in pad):
+        return NotImplemented
+    for k, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        end = x.shape[-1 - k] + min(behind, 0)
+        x = torch.ops.aten.slice.Tensor(x, x.dim() - 1 - k, max(-before, 0), end)
+    return torch.nn.functional.pad(x, [max(n, 0) for n in pad], value=value)
 
 
 def _norm(

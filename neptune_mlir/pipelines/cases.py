@@ -14,6 +14,7 @@
   rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`).
 * Merged rows (`merge-rows`): where rows lie along two axes, and a call has few along each. The
   tiles are as small as they can be without reading anything more often.
+* Few tiles (`short_calls`): where programs visit so few that no kernel looks for live ones before.
 * Least rows (`Way.rows`): on CPUs, where a call has so few that a product by blocks does not pay.
 * Short streams (`Way.lengths`): on CPUs, where a vector along a row would be mostly empty.
 
@@ -39,6 +40,7 @@ from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.product_cases import Fastest, argument_of, tiles_worth
+from neptune_mlir.pipelines.short_calls import VISIT_ALL, WORTH, looks_at_data, visited_tiles
 from neptune_mlir.runtime.plan import Expression, Launch, Plan
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.product_tiles import Product, ProductTile
@@ -80,6 +82,8 @@ class Case:
         exact: the condition says all, whatever the schedule.
         product: that the program ends with, of kernels that are chosen by its `tile`.
         wide: results are wider than an instruction of warp groups.
+        visited: tiles that a program for any call visits at most, where the kernels are for calls
+            that visit few (VISIT_ALL), or for others (`merged`).
     """
 
     knob: str
@@ -93,6 +97,7 @@ class Case:
     product: Product | None = None
     tile: ProductTile | None = None
     wide: bool = False
+    visited: Expression | None = None
 
     @property
     def rows(self) -> int:
@@ -138,6 +143,24 @@ def short_parts(module: Any) -> tuple[Case, ...]:
         for n, k in ((["dim", *place], axis), (length, stream.axis.value))
     )
     return (Case(PLAIN_TILES, ["or", ["le", parts, 2], ["and", rows, streamed]]),)
+
+
+def visited(module: Any) -> Expression | None:
+    """How many tiles a program visits at most, of a fused program whose only stream is whole."""
+    found = streams(module)
+    if len(found) != 1 or isinstance(found[0].operation.parent.opview, N.PrivateOp):
+        return None
+    return visited_tiles(found[0], stream_length(module))
+
+
+def few_tiles(module: Any, few: str = "") -> tuple[Case, ...]:
+    """Calls whose programs visit few tiles, of a fused program that would look for live ones
+    before; `few`: a knob for launches of few programs."""
+    most = visited(module)
+    if most is None or not looks_at_data(streams(module)[0]):
+        return ()
+    knobs = (VISIT_ALL, f"{VISIT_ALL};{few}") if few else (VISIT_ALL,)
+    return tuple(Case(knob, visited=most) for knob in knobs)
 
 
 def is_alignable(module: Any) -> bool:
@@ -370,6 +393,10 @@ class Conditions:
         come first, and those of streams in chunks before those of whole ones."""
         if case.product is not None and not case.schedule:
             return self._by_time(case)
+        if case.visited is not None and not case.merged:
+            short: Expression = ["le", _visits(case.visited, variant), WORTH]
+            own = case.knob == VISIT_ALL
+            return short if own else ["and", short, few(case, self._plan, variant)]
         if not case.schedule or case.exact:
             if not case.schedule:
                 self._fewest = ["min", self._fewest, _programs(variant)]
@@ -437,6 +464,13 @@ class Conditions:
         return some
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
+        """Where it takes a kernel more to merge rows, no calls whose programs visit few tiles."""
+        rule = self._fewer(case, tiles)
+        if case.visited is None:
+            return rule
+        return ["and", rule, ["lt", WORTH, _visits(case.visited, self._plan)]]
+
+    def _fewer(self, case: Case, tiles: Expression) -> Expression:
         """The largest tiles: no more than half of what the program for any call has, or FEWER_TILES
         of what plain rows have with any tiles, or so few that they leave three quarters of the
         multiprocessors idle; where the program for any call has the same tiles, so few that it does
@@ -507,6 +541,11 @@ def _places(tiles: Expression) -> Expression:
 def _programs(plan: Plan) -> Expression:
     """Those of a program of one kernel, which others may look at masks for before."""
     return _product(plan.launches[-1].grid)
+
+
+def _visits(tiles: Expression, plan: Plan) -> Expression:
+    """How many tiles are visited one after the other, at most, by programs that visit so many."""
+    return ["mul", ["ceildiv", _programs(plan), ["multiprocessors"]], tiles]
 
 
 def _product(grid: Sequence[Expression]) -> Expression:

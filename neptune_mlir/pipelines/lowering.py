@@ -32,6 +32,7 @@ from neptune_mlir.pipelines.cases import (
     blocks_of,
     cut_products,
     few_rows,
+    few_tiles,
     is_alignable,
     least_rows,
     leave_none,
@@ -45,6 +46,7 @@ from neptune_mlir.pipelines.cases import (
     short_streams,
     stream_length,
     streams_bytes,
+    visited,
 )
 from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.runner import Step
@@ -77,6 +79,8 @@ class Lowering:
     one_row: tuple[Case, ...] = ()  # calls with one row
     one_chunk: tuple[Case, ...] = ()  # calls whose stream, which is cut, has one chunk
     length: Any = None  # of its stream, in terms of the launch plan
+    few_tiles: tuple[Case, ...] = ()  # calls whose masks are not looked at before
+    visited: Any = None  # how many tiles a program visits at most
     alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
     in_chunks: bool = False  # whether it has a stream that is cut
@@ -164,6 +168,9 @@ class Lowering:
         self.alignable = is_alignable(self.module)
         self.length = stream_length(self.module)
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
+        few, *_ = self.way.few.get(schedule, ("",))
+        self.few_tiles = few_tiles(self.module, few) if some and self.alone else ()
+        self.visited = visited(self.module) if some and self.alone else None
         self.facts["corrections"] = count(self.module, CORRECT)
         self.facts["fused"] = count(self.module, STREAM)
         self.in_chunks = count(self.module, PRIVATE) > 0
@@ -334,11 +341,14 @@ class RaisedProgram:
         if base.way.cut and not self.schedule:
             merged, cases = self._merged
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))
+            if spread:
+                cases = tuple(replace(case, visited=base.visited) for case in cases)
             cut = (*cases, *(base.one_row if spread else ())) or cut
             cut = (*cut, *base.one_chunk)
         whole = (*base.cases, *some)
         also = aligned(whole) if base.alignable and base.alone and not self.schedule else ()
-        return (*whole, *also, *cut)
+        short = base.few_tiles if not self.schedule else ()
+        return (*whole, *also, *cut, *short)
 
     def variants(self, base: Lowering, tiles: str, target: str) -> Iterator[tuple[Case, Lowering]]:
         """The tile programs of the variants that are selected at launch.

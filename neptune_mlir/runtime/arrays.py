@@ -115,6 +115,11 @@ class ArrayView:
         return self.address + low * size, self.address + high * size
 
 
+def unwritten(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+    """New memory, for a kernel to write all of it."""
+    return np.empty(shape, storage_dtype(dtype))
+
+
 def elements(raw: bytes, dtype: str, shape: tuple[int, ...]) -> ArrayView:
     """Bytes as a read-only array of a type and a shape."""
     memory = np.frombuffer(raw, np.uint8)

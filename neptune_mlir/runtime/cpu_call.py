@@ -18,7 +18,7 @@ from neptune_mlir.runtime.arrays import (
     address_of,
     contiguous,
     reshaped_strides,
-    storage_dtype,
+    unwritten,
 )
 from neptune_mlir.runtime.checks import check_elements
 from neptune_mlir.runtime.cpu_entry import NativeEntry, word
@@ -183,7 +183,7 @@ class CpuCall:
                 addresses.append(addresses[buffer.source])
             else:
                 if buffer.copied is None:
-                    array = np.empty(buffer.shape, storage_dtype(buffer.dtype))
+                    array = unwritten(buffer.shape, buffer.dtype)
                 else:
                     source = buffer.copied
                     if buffer.source is not None:

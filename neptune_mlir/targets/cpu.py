@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 # What every core that this is for has at least: bytes of data in the nearest cache.
 NEAR_BYTES = 32 << 10
+LINE = 64  # bytes of a line of a cache
+# Bytes of a result that does not wait in a cache for who reads it.
+UNCACHED = 24 * 1024 * 1024
 # How hard LLVM works on code for CPUs, 0 to 3. Only what asks what a result is, and not how fast
 # it comes, has use for less than all: this package's own tests.
 EFFORT: ContextVar[int] = ContextVar("EFFORT", default=3)

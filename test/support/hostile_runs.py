@@ -74,8 +74,13 @@ def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> P
     text = as_gpus_have(text)
     unfused = compile_unfused(text, "program", None, vectorize=False)
     there, _ = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
-    return replace(found, most=256, unfused=there.unfused, reordered=there.reordered,
-                   hiding=there.hiding)  # fmt: skip
+    assert found.hiding and there.hiding
+    hiding = _with_those(found.hiding(), there.hiding())
+    return replace(_with_those(found, there), hiding=lambda: hiding)
+
+
+def _with_those(found: Programs, there: Programs) -> Programs:
+    return replace(found, most=256, unfused=there.unfused, reordered=there.reordered)
 
 
 def as_gpus_have(text: str) -> str:

@@ -22,8 +22,11 @@ Both are measured against the program in float64. The rule, for every result:
   vanish, which is what moving factors behind sums may cost (numerics.md, `default`). Where the
   product of all that are far comes within `HEADROOM` of the ends, a sum of the fused program may,
   whatever its result is: nothing is compared.
-* So does a product that overflows where a mask makes its weight 0. There a number is right as well
-  if the program as written gives it where 0 times anything is 0 (`hiding`).
+* What a mask leaves out is not visited, so an infinity or a NaN of the inputs, or a product that
+  overflows, may be gone where the program as written multiplies it by 0. What is wrong by all other
+  rules is judged again beside the program as written where 0 times anything is 0 (`hiding`), with
+  its own float64, sums in other orders and other roundings: nothing else may come of it. Some of
+  what is left out is visited beside what is not, so a NaN of the program as written may stay one.
 * An infinity or a NaN that the program multiplies by 0, so that no number in its place changes a
   result, may be hidden: the fused program does not visit what a mask leaves out. It is right then.
 * error(fused) <= 2 error(unfused) + 4 ulp, of the result's type or of the narrowest one that the
@@ -84,7 +87,6 @@ Both are measured against the program in float64. The rule, for every result:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -219,7 +221,6 @@ class Comparison:
         unequal: Sequence[Any] = (), others: Sequence[Any] = (), jittered: Sequence[Any] = (),
         hidden: Any = False, ranged: Any = None, ways: Sequence[Any] = (),
         moved: Sequence[Any] = (), limit: Any = None, otherwise: Sequence[Iterable[Any]] = (),
-        hiding: Iterable[Any] = (),
     ) -> None:  # fmt: skip
         """Several runs, which the first dimension of results counts. Arrays are float64, `exact`
         before any rounding. Given once, for the first run and without that dimension: `near`,
@@ -231,8 +232,8 @@ class Comparison:
         which elements are the same for any numbers in their place. `ranged`: `unfused` with more
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
         have. `limit`: `exact` with very large numbers for infinities, where there are any.
-        `otherwise`: of each run the program as written with other roundings; `hiding`: of all runs
-        that with 0 times anything 0. Both are asked where nothing else helps."""
+        `otherwise`: of each run the program as written with other roundings, asked where nothing
+        else helps."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += len(fused)
         if fused.shape != exact.shape:
@@ -266,7 +267,7 @@ class Comparison:
             self._patterns(
                 fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit, otherwise
             )
-            self._errors(fused, unfused, exact, unknown, ranged, ways, hiding)
+            self._errors(fused, unfused, exact, unknown, ranged, ways)
 
     def _stranger(self, number: int, example: str) -> None:
         self.strangers += number
@@ -361,7 +362,7 @@ class Comparison:
 
     def _errors(
         self, fused: Array, unfused: Array, exact: Array, unknown: Array, ranged: Any,
-        ways: Sequence[Any], hiding: Iterable[Any],
+        ways: Sequence[Any],
     ) -> None:  # fmt: skip
         compared = np.isfinite(rounded(exact, self.dtype)) & ~unknown
         known = np.where(compared, exact, 0.0)
@@ -369,11 +370,9 @@ class Comparison:
         alike = np.zeros(exact.shape, bool)
 
         off = lost & compared & np.isfinite(fused)
-        known_so = itertools.chain(ways, [] if ranged is None else [ranged], hiding)
+        known_so = [*ways, *([] if ranged is None else [ranged])]
         for way in known_so if off.any() else ():
             alike |= np.abs(fused - way) <= SLACK[self.dtype] * EPSILON[self.dtype] * np.abs(way)
-            if not (off & ~alike).any():
-                break
 
         def errors(got: Array) -> Array:
             right = ~np.isfinite(got) | (lost & ((got == 0) | alike))

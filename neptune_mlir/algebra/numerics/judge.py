@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, TypeVar
@@ -64,8 +64,8 @@ class Programs:
     rounded: tuple[str, ...] = ()
     # `ranged` by the number of another rounding, from 1
     otherwise: Callable[[int], Run] | None = None
-    # the program as written where 0 times anything is 0, by the number of an order of its sums
-    hiding: Callable[[int], Run] | None = None
+    # all of these with the program as written where 0 times anything is 0
+    hiding: Callable[[], Programs] | None = None
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
@@ -219,7 +219,34 @@ def _judging(programs: Programs, arguments: Sequence[Any], seed: int) -> Asking[
         found = yield from _judged(programs, beside, True, True, True)
     if not all(c.ok or c.strangers for c in found):
         yield from _look_further(programs, arguments, seed, found)
+    if programs.hiding is not None and not all(c.ok for c in found):
+        hiding = yield from _judging(_with_hidden(programs), arguments, seed)
+        found = [b if b.ok else a for a, b in zip(found, hiding, strict=True)]
     return found
+
+
+def _with_hidden(programs: Programs) -> Programs:
+    """The program as written where 0 times anything is 0. What is a NaN without may stay one: the
+    fused program visits some of what a mask leaves out, beside what it does not."""
+    assert programs.hiding is not None
+    that = programs.hiding()
+    as_written = programs.fused, programs.unfused
+
+    def staying(run: Run) -> Run:
+        def call(arguments: Sequence[Any]) -> list[Array]:
+            known = zip(*(way(arguments) for way in as_written), strict=True)
+            lost = [np.logical_and.reduce([np.isnan(r) for r in of_each]) for of_each in known]
+            return [np.where(n, np.nan, r) for n, r in zip(lost, run(arguments), strict=True)]
+
+        return call
+
+    assert that.reordered is not None
+    reordered = that.reordered
+    return replace(
+        that, fused=programs.fused, unfused=staying(that.unfused), exact=staying(that.exact),
+        reordered=lambda order: staying(reordered(order)), prepare=programs.prepare,
+        most=programs.most, within=programs.within, rounded=programs.rounded,
+    )  # fmt: skip
 
 
 class _Beside:
@@ -467,15 +494,7 @@ def _compare(
         False if hidden is None else hidden[k],
         beyond[0] if beyond else None, beyond[1:], of_shifted, limit,
         [_rounded_otherwise(programs, one.arguments, k) for one in runs] if otherwise else (),
-        _hiding(programs, runs, k),
     )  # fmt: skip
-
-
-def _hiding(programs: Programs, runs: Sequence[_OneRun], k: int) -> Iterator[Array]:
-    """A result of the program as written where 0 times anything is 0, its sums in all orders."""
-    if programs.hiding is not None:
-        for order in range(ORDERS + 1):
-            yield np.stack([programs.hiding(order)(one.arguments)[k] for one in runs])
 
 
 def _rounded_otherwise(programs: Programs, arguments: Sequence[Any], k: int) -> Iterator[Any]:

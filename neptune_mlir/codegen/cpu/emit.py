@@ -15,6 +15,7 @@ from neptune_mlir.ir.bindings import arith, ir, memref, scf, vector
 
 Index = Any  # int | ir.Value
 BIG = 1 << 62  # size of flat views whose length nobody asks for
+SEQUENTIAL = 7  # LLVM's number of the ordering `seq_cst`
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class MemoryView:
     how many elements there are along each dimension (None: all); no other memory is touched.
     `ahead`: how far behind an element that is the same of the next tile lies, to be fetched early.
     `soon`: what is written next at the same positions, whose memory is fetched with a read.
+    `past`: whether (i1) what is made there is stored past the caches, or (True) that it is: whole
+    vectors are aligned, and fill lines.
     """
 
     base: Any
@@ -39,6 +42,7 @@ class MemoryView:
     within: tuple[Index | None, ...] = ()
     ahead: Any = None
     soon: MemoryView | None = None
+    past: Any = None
 
     @property
     def static(self) -> bool:
@@ -216,6 +220,12 @@ class VectorEmitter:
                 otherwise()
                 scf.YieldOp([])
 
+    def fence(self) -> None:
+        """What was stored past the caches is there for other threads."""
+        kind = ir.IntegerType.get_signless(64)
+        order = ir.IntegerAttr.get(kind, SEQUENTIAL)
+        ir.Operation.create("llvm.fence", attributes={"ordering": order})
+
     # --- vectors
 
     def vector_type(self, kind: Any, lanes: int | None = None) -> Any:
@@ -282,8 +292,7 @@ class VectorEmitter:
         if view.ahead is not None:  # not into the nearest cache, which holds this tile
             memref.PrefetchOp(view.base, [arith.addi(where, view.ahead)], False, 2, True)
         if view.soon is not None:
-            place = self.value(self.address(view.soon, position))
-            memref.PrefetchOp(view.soon.base, [place], True, 3, True)
+            self._fetch(view.soon, self.value(self.address(view.soon, position)))
         mask = None if live is None else self.mask(live)
         if isinstance(stride, int) and stride == 1:
             if mask is None:
@@ -309,12 +318,25 @@ class VectorEmitter:
         value = self._stored(value, view)
         if isinstance(stride, int) and stride == 1:
             if mask is None:
-                vector.store(value, view.base, [where])
+                past = view.past is True
+                size = self.lanes * value.type.element_type.width // 8 if past else None
+                vector.store(value, view.base, [where], nontemporal=past, alignment=size)
             else:
                 vector.maskedstore(view.base, [where], mask, value)
             return
         every = mask or self.constant(True, self.vector_type(self.i1))
         vector.scatter(None, view.base, [where], self._offsets(stride), every, value)
+
+    def _fetch(self, view: MemoryView, place: Any) -> None:
+        """Have memory in the nearest cache that is written next, unless that goes past it."""
+
+        def fetch() -> None:
+            memref.PrefetchOp(view.base, [place], True, 3, True)
+
+        if view.past is None:
+            fetch()
+        else:
+            self.branch(view.past, lambda: None, fetch)
 
     def _offsets(self, stride: Index) -> Any:
         if isinstance(stride, int):

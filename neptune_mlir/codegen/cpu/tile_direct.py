@@ -7,6 +7,11 @@ dimension that is contiguous in the array, the copy does nothing but cost time: 
 the array, and who makes a result may write it. Whether the array is contiguous is known at run
 time, so each such tile stays in scratch for arrays that are not (`vectorize-tiles` chooses between
 two addresses, not between two pieces of code).
+
+A result that no cache holds is stored past the caches, for else memory is read before it is
+written. That pays where whole lines are stored one after the other alone. So the array has to have
+UNCACHED bytes, its rows WIDE elements and whole lines, which is known at run time too. In kernels
+that compute functions (exponentials) stores are not what is waited for: they were slower so.
 """
 
 from __future__ import annotations
@@ -15,11 +20,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.codegen.cpu.emit import Index
+from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.tile_live import LiveSizes
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, copied_places, filled_with
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.bindings import arith, ir, memref
+from neptune_mlir.targets.cpu import LINE, UNCACHED
 
+# an instruction or two
+CHEAP = {"math.absf", "math.copysign", "math.fma", "math.rsqrt", "math.sqrt"}
+WIDE = 512  # elements of a row from which its lines are filled one after the other
 
 @dataclass(frozen=True)
 class DirectTile:
@@ -40,6 +49,31 @@ class DirectTile:
     within: tuple[Index | None, ...]
     fills: tuple[Any, ...] = ()
 
+    @property
+    def may_go_past(self) -> bool:
+        """Whether nothing but its copy reads the tile, in a kernel that computes no functions."""
+        function = self.copy.parent
+        while function.name != "func.func":
+            function = function.parent
+        functions: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            if op.name.startswith("math.") and op.name not in CHEAP:
+                functions.append(op)
+            return ir.WalkResult.ADVANCE
+
+        function.walk(visit)
+        return not functions and not self._is_read()
+
+    def _is_read(self) -> bool:
+        users = _users(self.tile)
+        parts = [op.results[0] for op, _ in users if op.name == "memref.subview"]
+        users += [user for part in parts for user in _users(part)]
+        return any(
+            op != self.copy and op.name != "memref.subview" and not _only_writes(op, k)
+            for op, k in users
+        )
+
 
 # (op, tile, within) -> the loop that is vectorised if the tile lies in an array; None: do not
 # an op with its operands resolved to views; None for one that works on parts of arrays
@@ -54,6 +88,46 @@ def find(
     search = _Search(generic_of, live, vector_loop)
     function.walk(search.visit)
     return search.run()
+
+
+def place(
+    em: VectorEmitter, tile: MemoryView, within: tuple[Index | None, ...], outside: MemoryView
+) -> tuple[Any, MemoryView]:
+    """Whether an array is contiguous as vectors need it; a tile there, or else where it is."""
+    slot = tile.slot
+    unit = em.equal(outside.strides[slot.inner], 1)
+    strides = tuple(
+        1 if d == slot.inner else em.select(unit, n, m)
+        for d, (n, m) in enumerate(zip(outside.strides, tile.strides, strict=True))
+    )
+    return unit, MemoryView(
+        em.either(unit, outside.base, tile.base), tile.kind,
+        em.select(unit, outside.offset, tile.offset), tile.sizes, strides, slot, None, within,
+    )  # fmt: skip
+
+
+def fills_lines(em: VectorEmitter, part: MemoryView) -> Any:
+    """Whether (i1) the array of a part is large, and its rows are whole lines, and long; None where
+    that is certain not to be so."""
+    array = part.slot
+    kind = ir.MemRefType(array.type)
+    if kind.rank < 2:
+        return None
+    width = max(8, kind.element_type.width) // 8
+    data = list(memref.ExtractStridedMetadataOp(array).results)
+    sizes, strides = data[2 : 2 + kind.rank], data[2 + kind.rank :]
+    start = memref.extract_aligned_pointer_as_index(array)
+    start = em.add(start, em.mul(data[1], width))
+    total: Index = width
+    for size in sizes:
+        total = em.mul(total, size)
+    at_least = arith.CmpIPredicate.uge
+    found = arith.cmpi(at_least, em.value(total), em.constant(UNCACHED))
+    found = em.both(found, arith.cmpi(at_least, sizes[-1], em.constant(WIDE)))
+    found = em.both(found, em.equal(strides[-1], 1))
+    for n in (start, *(em.mul(n, width) for n in (*strides[:-1], sizes[-1]))):
+        found = em.both(found, em.equal(arith.remui(n, em.constant(LINE)), 0))
+    return found
 
 
 class _Search:
@@ -280,6 +354,12 @@ def moved_by_loop(part: Any) -> tuple[int, int] | None:
         if offset == marker and next(dynamic) == variable:
             return dim, int(ir.IntegerAttr(step.operation.attributes["value"]).value)
     return None
+
+
+def _only_writes(op: Any, k: int) -> bool:
+    """Whether an op reads nothing of its operand of a number, but writes it."""
+    written = op.name == "linalg.generic" and k >= _inputs(op)
+    return written and not list(op.regions[0].blocks[0].arguments[k].uses)
 
 
 def _users(tile: Any) -> list[tuple[Any, int]]:

@@ -9,6 +9,7 @@ be one op with a known identity. Otherwise lanes are independent and any body wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
@@ -32,8 +33,20 @@ _UNROLL = 4  # vectors that accumulate in parallel: hides the latency of the com
 def lower_generic(
     em: VectorEmitter, generic: TileGeneric, allocate: Allocate | None = None
 ) -> None:
-    """Emit the loops at the current insertion point. `allocate` gives scratch memory."""
-    TileLowering(em, generic, allocate).run()
+    """Emit the loops at the current insertion point, twice where results may go past the caches.
+    `allocate` gives scratch memory."""
+    past = next((o.view.past for o in generic.outputs if o.view and o.view.past), None)
+
+    def lower(way: bool | None) -> None:
+        outputs = [
+            replace(o, view=replace(o.view, past=way)) if o.view else o for o in generic.outputs
+        ]
+        TileLowering(em, replace(generic, outputs=outputs), allocate).run()
+
+    if past is None:
+        lower(None)
+    else:
+        em.branch(past, lambda: lower(True), lambda: lower(None))
 
 
 class TileLowering:
@@ -141,17 +154,21 @@ class TileLowering:
         """The vectors of which all lanes are elements of arrays, then the last one."""
         em, g = self.em, self.generic
         low, end = g.lows[v], g.end(self.em, v, g.extents[v])
-        inside = em.sub(end, low)
-        for o in g.operands:
-            place = o.position_of(v)
-            if o.view and o.view.within and place is not None and o.view.within[place] is not None:
-                inside = em.minimum(inside, em.sub(o.view.within[place], low))
-        inside = arith.maxsi(em.value(inside), em.constant(0))
-        middle = em.add(low, arith.andi(inside, em.constant(-em.lanes)))
+        inside = self._inside(v, em.sub(end, low))
+        middle = em.add(low, arith.andi(em.value(inside), em.constant(-em.lanes)))
         self.whole = True
         em.loop(low, middle, em.lanes, one)
         self.whole = False
         em.loop(middle, end, em.lanes, one)
+
+    def _inside(self, v: int, count: Index) -> Index:
+        """How many of the first `count` points of loop `v` are elements of arrays."""
+        em, low, found = self.em, self.generic.lows[v], count
+        for o in self.generic.operands:
+            place = o.position_of(v)
+            if o.view and o.view.within and place is not None and o.view.within[place] is not None:
+                found = em.minimum(found, em.sub(o.view.within[place], low))
+        return count if found is count else arith.maxsi(em.value(found), em.constant(0))
 
     def _point(self) -> None:
         self._accumulate(self._load_outputs(), self.inner, store=True)
@@ -307,13 +324,14 @@ class TileLowering:
         def short(values: list[Any], block: int) -> list[Any]:
             """The vectors that are live, `unroll` of them together as long as there are."""
             some = em.sub(g.end(em, v, extent), low)
-            main = arith.andi(em.value(some), em.constant(-block))
+            inside = self._inside(v, some)
+            main = arith.andi(em.value(inside), em.constant(-block))
             self.whole = True
             values = em.loop(low, em.add(low, main), block, blocks, values)
             self.whole = False
 
             def rest(i: Index, inner: list[Any]) -> list[Any]:
-                live = em.sub(em.add(low, some), i) if self._within(v) else None
+                live = em.sub(em.add(low, inside), i) if self._within(v) else None
                 return self._lanes_at(i, folded, inner, live)
 
             first = em.loop(em.add(low, main), em.add(low, some), lanes, rest, values[:width])

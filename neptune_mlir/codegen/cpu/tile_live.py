@@ -8,8 +8,10 @@ each other are one *class*. A class has a bound where every load and store of it
 * if nothing reduces along the class, no point past the bound reaches one before it, so every loop
   of the class ends there;
 * if something does, what is past the bound is neutral there, or results would be wrong. So
-  reductions end at the bound, and all other loops at the end of the vector that it is in, since
-  reductions read whole vectors.
+  reductions end at the bound, and whatever writes points that a reduction may read at the end of
+  the vector that it is in, since reductions read whole vectors: all other loops, and those of
+  reductions that are written along, too. Of tiles without a whole number of vectors all is read,
+  so all is written.
 
 Contractions read blocks, whatever is live, so what they touch has no bound, but for the rows of a
 block where nothing reduces along them: those end at the block that the bound is in.
@@ -43,6 +45,7 @@ class LiveSizes:
         self._parent: dict[Node, Node] = {}
         self._sizes: dict[Node, set[Any]] = {}  # of loads and stores; None: one that is no bound
         self._reduced: set[Node] = set()
+        self._partial: set[Node] = set()  # dimensions of tiles that are no whole vectors
         self._rows: set[Node] = set()  # of contractions
         self._tiles: dict[Any, Any] = {}  # a tile, or another name of it -> the tile
         self._generics: list[Any] = []
@@ -55,6 +58,7 @@ class LiveSizes:
             if len(found) == 1 and None not in found
         }  # fmt: skip
         self._reducing = {self._find(node) for node in self._reduced}
+        self._ragged = {self._find(node) for node in self._partial}
         for root in self._reducing & {self._find(node) for node in self._rows}:
             self._bounds.pop(root, None)
         for op in self._generics:
@@ -65,20 +69,21 @@ class LiveSizes:
     def of(self, op: Any) -> list[Any]:
         """Where each loop of a `linalg.generic` may end; None: nowhere before its extent."""
         found = []
-        for d, reduced in enumerate(_reduced(op)):
+        for d, exact in enumerate(self.exact(op)):
             root = self._find((op, d))
             bound = self._bounds.get(root)
-            if bound is not None and root in self._reducing and not reduced:
-                bound = self._whole_vectors(bound)
+            if bound is not None and not exact:
+                bound = None if root in self._ragged else self._whole_vectors(bound)
             found.append(bound)
         return found
 
     def exact(self, op: Any) -> list[bool]:
         """Whether each loop of a `linalg.generic` ends at its bound, and not behind it."""
         roots = [self._find((op, d)) for d in range(_loops(op))]
+        along = _written_along(op)
         return [
-            root in self._bounds and (reduced or root not in self._reducing)
-            for root, reduced in zip(roots, _reduced(op), strict=True)
+            root in self._bounds and (root not in self._reducing or (reduced and d not in along))
+            for d, (root, reduced) in enumerate(zip(roots, _reduced(op), strict=True))
         ]
 
     def _whole_vectors(self, bound: Any) -> Any:
@@ -96,6 +101,9 @@ class LiveSizes:
         def visit(op: Any) -> Any:
             if op.name == "memref.alloc":
                 self._tiles[op.results[0]] = op.results[0]
+                for d, size in enumerate(op.results[0].type.shape):
+                    if size % self._em.lanes:
+                        self._partial.add((op.results[0], d))
             elif op.name == "memref.cast" and op.operands[0] in self._tiles:
                 self._tiles[op.results[0]] = self._tiles[op.operands[0]]
             elif op.name == "linalg.generic":
@@ -130,7 +138,7 @@ class LiveSizes:
     def _index(self, op: Any, rows: list[int] | None) -> None:
         """Loops of an op and the dimensions that they index."""
         maps = [ir.AffineMapAttr(a).value for a in op.attributes["indexing_maps"]]
-        inputs = int(next(iter(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))))
+        inputs = _inputs(op)
         loops = [(op, d) for d in range(maps[0].n_dims)]
         divides = any(o.operation.name in DIVISIONS for o in op.regions[0].blocks[0].operations)
         if divides:
@@ -199,6 +207,20 @@ def _behind(op: Any) -> Any:
 
 def _loops(op: Any) -> int:
     return len(list(op.attributes["iterator_types"]))
+
+
+def _inputs(op: Any) -> int:
+    return int(next(iter(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))))
+
+
+def _written_along(op: Any) -> set[int]:
+    """The loops along which an op writes tiles."""
+    maps = [ir.AffineMapAttr(a).value for a in op.attributes["indexing_maps"]]
+    return {
+        ir.AffineDimExpr(e).position
+        for m in maps[_inputs(op) :] for e in m.results
+        if isinstance(e, ir.AffineDimExpr)
+    }  # fmt: skip
 
 
 def _reduced(op: Any) -> list[bool]:

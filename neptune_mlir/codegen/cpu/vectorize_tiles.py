@@ -285,9 +285,14 @@ class _GridKernel:
     def _store_directly(self, direct: DirectTile) -> Callable[[], None]:
         """Who makes a tile writes the array, if that is contiguous; what is to be done behind."""
         source, target = (self.views[v] for v in direct.copy.operands)
-        unit = self._choose_place(direct, target)
-        apart = self.em.negation(unit)
-        return lambda: self.em.branch(apart, lambda: tile_copy.copy(self.em, source, target))
+        past = tile_direct.fills_lines(self.em, target) if direct.may_go_past else None
+        apart = self.em.negation(self._choose_place(direct, target, past=past))
+
+        def behind() -> None:
+            self.em.branch(apart, lambda: tile_copy.copy(self.em, source, target))
+            self.em.branch(False if past is None else past, self.em.fence)
+
+        return behind
 
     def _ahead(self, part: Any) -> Index | None:
         """How far behind the elements of a part of an array those of the next one lie, where the
@@ -299,21 +304,10 @@ class _GridKernel:
         return self.em.value(self.em.mul(step, self.views[part.owner.operands[0]].strides[dim]))
 
     def _choose_place(
-        self, direct: DirectTile, outside: MemoryView, ahead: Index | None = None
+        self, direct: DirectTile, outside: MemoryView, ahead: Index | None = None, past: Any = None
     ) -> Any:
-        """Let a tile lie in an array that is contiguous as vectors need it; whether it is."""
-        em, tile = self.em, self.views[direct.tile]
-        slot = tile.slot
-        unit = em.equal(outside.strides[slot.inner], 1)
-        strides = tuple(
-            1 if d == slot.inner else em.select(unit, n, m)
-            for d, (n, m) in enumerate(zip(outside.strides, tile.strides, strict=True))
-        )
-        self.views[direct.tile] = MemoryView(
-            em.either(unit, outside.base, tile.base), tile.kind,
-            em.select(unit, outside.offset, tile.offset), tile.sizes, strides, slot, None,
-            direct.within, ahead,
-        )  # fmt: skip
+        unit, tile = tile_direct.place(self.em, self.views[direct.tile], direct.within, outside)
+        self.views[direct.tile] = replace(tile, ahead=ahead, past=past)
         return unit
 
     def _op(self, op: Any, filled: TileGeneric | None = None) -> None:

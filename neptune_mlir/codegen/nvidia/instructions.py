@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -395,11 +396,26 @@ def store_pieces(memory: Memory, offset: Index, pairs: Sequence[Any], turned: bo
     )  # fmt: skip
 
 
+def moves_along(window: Window, row: int, count: int) -> int | None:
+    """The dimension of the tensor along which `count` rows of a window from `row` on stand behind
+    those before; None where they may stand in another page, or be clamped to rows that exist."""
+    pages = window.pages
+    if pages is None:
+        return window.dims[0]
+    together = math.gcd(pages.multiple, pages.size)  # rows in one page, of each so many
+    if window.dims[0] != pages.dim or window.valid[0] is not None:
+        return None
+    if together % count or row % together == 0:
+        return None
+    return pages.slot
+
+
 def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
     """Start copying a window to shared memory; rows that do not exist become 0.
 
     The block copies some whole rows a round. From round to round a thread's addresses move by
-    constants (in shared memory: once the swizzle comes round), so few of them need registers.
+    constants (in shared memory: once the swizzle comes round; in pages: as far as one reaches), so
+    few of them need registers.
     """
     s, threads, layout, size = memory.s, memory.threads, tile.layout, element_bytes(array.dtype)
     memory.needs(array, CHUNK)
@@ -424,8 +440,9 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
         row = s.add(first, r * rows)
         position = memory.unflatten(row, window.shape[:-1])
         element = [*position, s.mul(chunk, CHUNK // size)]
-        if r and len(window.shape) == 2 and window.pages is None:
-            stride = array.strides[window.dims[0]]
+        dim = moves_along(window, r * rows, rows) if r and len(window.shape) == 2 else None
+        if dim is not None:
+            stride = array.strides[dim]
             step = s.op("arith.muli", [stride, s.constant(rows * size, s.i64)], s.i64)
             sources.append(memory.offset_pointer(sources[-1], step, array.pointer.type))
         else:

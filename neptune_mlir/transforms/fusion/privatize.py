@@ -137,7 +137,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     grid, least = _grid_of(stream, nests, axes, rows)
     (points,) = (axis for axis in axes if axis.role == "stream")
     tiles = ix.minimum(
-        ix.ceildiv(points.extent, points.size), *_live_tiles(stream, values, points.size)
+        ix.ceildiv(points.extent, points.size), *live_tiles(stream, values, points.size)
     )
     some = ix.maximum(1, grid)
     asked: Index = programs
@@ -191,7 +191,7 @@ def _grid_of(
     return grid, least
 
 
-def _live_tiles(stream: Any, values: Values, size: int) -> list[int]:
+def live_tiles(stream: Any, values: Values, size: int) -> list[int]:
     """The most tiles of a stream that masks leave a program, where two of them say so: one where a
     row's points begin and one where they end, a number apart."""
     axis, rows = stream.axis.value, TILE.of(stream.operation)

@@ -33,7 +33,7 @@ from neptune_mlir.transforms.fusion.groups import FusedAxis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce
 from neptune_mlir.transforms.tiling.slices import Tile
 
-TILES, PARTS = 128, 32  # of a tile of the kernel that finds them: a thread has a tile
+TILES, PARTS = 4, 32  # of a tile of the kernel that finds them: a warp has a tile, a lane a part
 
 
 @dataclass(frozen=True)

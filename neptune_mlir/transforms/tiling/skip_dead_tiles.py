@@ -13,7 +13,8 @@ call, for all tiles, by two kinds of small kernels. `lower-to-tiles` then takes 
 for bounds of the stream, as those of causal masks and lengths.
 
 Where the mask has every axis that the body has, looking at it is all the work there is, and the
-stream stays as it is.
+stream stays as it is. So it does where somebody chose that nothing is looked at (`looks`): for
+calls of few tiles (`pipelines/short_calls.py`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from neptune_mlir.analysis.masks import (
     linear,
 )
 from neptune_mlir.analysis.tile_axes import TileAxis
+from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import CHIP, TILE
@@ -76,7 +78,8 @@ def _skip(op: Any, values: nests.Values, name: str, on_gpu: bool) -> None:
         known = forms is not None and begins_known(forms, stream)
         (kept if known else data).append(condition)
     stream_op = op if op.name == STREAM else op.regions[0].blocks[0].operations[0].operation
-    useful = [c for c in data if not c.is_const and _pays(kernel, c, on_gpu)]
+    looks = tuned(stream_op, "looks", 1)
+    useful = [c for c in data if looks and not c.is_const and _pays(kernel, c, on_gpu)]
     if not useful:
         if data:
             write_live(stream_op.opview, T.conjunction(kept), values)

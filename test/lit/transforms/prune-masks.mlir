@@ -63,3 +63,55 @@ func.func @counted(%x: tensor<64x64xf32>) -> tensor<64xf32> {
     : () -> tensor<64xf32>
   return %r : tensor<64xf32>
 }
+
+// The maximum of an earlier nest is -inf where a row sees nothing, and so is the sum a NaN there: the
+// points are not visited, and the finish says so.
+
+// CHECK-LABEL: func.func @row_maximum
+// CHECK: %[[G:.*]] = "neptune.reduce"
+// CHECK: "neptune.produce"
+// CHECK: ^bb0(%[[T:.*]]: tensor<64xf32>):
+// CHECK-NEXT: "neptune.map"()
+// CHECK: "neptune.read"(%[[G]])
+// CHECK: %[[GONE:.*]] = arith.cmpf oeq
+// CHECK: "neptune.read"(%[[T]])
+// CHECK: %[[NONE:.*]] = arith.cmpf oeq
+// CHECK: arith.andi %[[GONE]], %[[NONE]]
+// CHECK: 0x7FC00000
+#i = affine_map<(i, j) -> (i)>
+func.func @row_maximum(%x: tensor<64x64xf32>) -> tensor<64xf32> {
+  %g = "neptune.reduce"() ({
+    %a = "neptune.read"(%x) {map = #ij} : (tensor<64x64xf32>) -> f32
+    %i = "neptune.index"() {dim = 0 : i64} : () -> index
+    %j = "neptune.index"() {dim = 1 : i64} : () -> index
+    %c = arith.cmpi sle, %j, %i : index
+    %low = arith.constant 0xFF800000 : f32
+    %m = arith.select %c, %a, %low : f32
+    "neptune.yield"(%m) : (f32) -> ()
+  }, {}) {combiner = "max", identity = 0xFF800000 : f32, domain = array<i64: 64, 64>,
+          result_axes = array<i64: 0>} : () -> tensor<64xf32>
+  %r = "neptune.stream"() ({
+  ^bb0(%s0: tensor<64xf32>):
+    %s = "neptune.accumulate"(%s0) ({
+      %a = "neptune.read"(%x) {map = #ij} : (tensor<64x64xf32>) -> f32
+      %most = "neptune.read"(%g) {map = #i} : (tensor<64xf32>) -> f32
+      %i = "neptune.index"() {dim = 0 : i64} : () -> index
+      %j = "neptune.index"() {dim = 1 : i64} : () -> index
+      %c = arith.cmpi sle, %j, %i : index
+      %low = arith.constant 0xFF800000 : f32
+      %m = arith.select %c, %a, %low : f32
+      %d = arith.subf %m, %most : f32
+      %e = math.exp %d : f32
+      "neptune.yield"(%e) : (f32) -> ()
+    }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 64, 64>,
+            neptune.axes = array<i64: 0, 1>, result_axes = array<i64: 0>}
+      : (tensor<64xf32>) -> tensor<64xf32>
+    "neptune.produce"(%s) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<64xf32>) -> ()
+  }, {
+  ^bb0(%s: tensor<64xf32>):
+    "neptune.produce"(%s) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<64xf32>) -> ()
+  }, {}) {axis = 1 : i64, axis_names = ["i", "j"], domain = array<i64: 64, 64>,
+          resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
+    : () -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}

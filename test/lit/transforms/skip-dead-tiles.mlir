@@ -1,4 +1,14 @@
 // RUN: neptune-opt %s --inline-maps --rolling-update --prune-masks --tile=rows=16,stream=32 --lower-correct --skip-dead-tiles --canonicalize --cse 2>&1 | filecheck %s
+// RUN: neptune-opt %s --inline-maps --rolling-update --prune-masks --tile=rows=16,stream=32 --set-choices=looks=0 --lower-correct --skip-dead-tiles --canonicalize --cse 2>&1 | filecheck %s --check-prefix=ALL
+
+// With the choice `looks` of 0 nothing is looked at: the stream visits all tiles, with their masks.
+
+// ALL-NOT:   tiles of 'k' are skipped
+// ALL-LABEL: func.func @documents
+// ALL-NOT:   scf.forall
+// ALL-NOT:   neptune.global
+// ALL:       "neptune.stream"
+// ALL:         arith.select
 
 // Rows see what is of their own document. Two kernels find the least and the greatest document of
 // each tile, one finds which tiles may share one, and `live` bounds the stream by tiles.

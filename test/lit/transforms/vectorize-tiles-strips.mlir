@@ -3,20 +3,30 @@
 // Rows of which only a call knows the length go in strips: as many as half of the nearest cache
 // holds, or one where that is fewer than half of the lanes. One row is folded by halves, several
 // together. Who reads a row before it is written fetches the memory that is written, and who reads
-// it last fetches the row of the next strip.
+// it last fetches the row of the next strip. A large result whose rows are whole lines is stored past
+// the caches: memory is not fetched for it, and a fence stands behind.
+// CHECK: memref.extract_aligned_pointer_as_index %arg1
+// CHECK: arith.cmpi uge, %{{.*}}, %c25165824
 // CHECK: %[[ROWS:.*]] = arith.divui %c4096
 // CHECK: %[[MANY:.*]] = arith.cmpi uge, %[[ROWS]], %c8
 // CHECK: %[[STRIP:.*]] = arith.select %[[MANY]], %[[ROWS]], %c1
 // CHECK: scf.for {{.*}} step
-// CHECK: memref.prefetch {{.*}} write
+// CHECK: scf.if %[[PAST:.*]] {
+// CHECK-NEXT: } else {
+// CHECK-NEXT: memref.prefetch {{.*}} write
 // CHECK: vector.load
 // CHECK: scf.if
 // CHECK: vector.shuffle {{.*}} [8, 9, 10, 11, 12, 13, 14, 15] : vector<16xf32>
 // CHECK: } else {
 // CHECK: vector.shuffle {{.*}} [0, 16, 2, 18
 // CHECK-NOT: write, locality
+// CHECK: scf.if %[[PAST]] {
 // CHECK: memref.prefetch {{.*}} read
+// CHECK: vector.store {{.*}} {alignment = 64 : i64, nontemporal = true}
 // CHECK: vector.store
+// CHECK-NOT: nontemporal
+// CHECK: scf.if %[[PAST]] {
+// CHECK-NEXT: llvm.fence seq_cst
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #map1 = affine_map<(d0, d1) -> (d0)>
 module {

@@ -47,3 +47,39 @@ def test_what_an_overflow_makes():
     assert verdict(0.0, NAN, lambda x: x, 1.0) and verdict(1.0, NAN, lambda x: x, 1.0)
     assert not verdict(2.0, NAN, lambda x: x, 1.0)
     assert not verdict(NAN, 1.0, lambda x: x, 1.0)
+
+
+def test_what_a_mask_leaves_out_is_hidden_from_all_that_follows():
+    """A norm of x less the mean of what the weights show: with an infinity under a weight of 0 it
+    is NaN as written. Hidden from the mean alone, the norm divides by an infinity."""
+    weights = np.array([1.0, 1.0, 0.0])
+
+    def norm(x, hide):
+        with np.errstate(all="ignore"):
+            shown = np.where(weights == 0, 0.0, weights * x) if hide else weights * x
+            off = x - shown.sum(1, keepdims=True) / 2
+            rate = 1 / np.sqrt((off * off).sum(1, keepdims=True))
+            made = off * rate
+        return np.where((off == 0) | (rate == 0), 0.0, made) if hide else made
+
+    def judged(made, x):
+        def run(hide):
+            return lambda values: [norm(values[0], hide)]
+
+        def programs(hide):
+            return Programs(
+                lambda values: [made(values[0])], run(hide), run(hide), ("f32",), ("f32",),
+                frozenset(), reordered=lambda order: run(hide),
+                hiding=None if hide else lambda: programs(True),
+            )  # fmt: skip
+
+        return judge(programs(False), [x])[0].ok
+
+    row, hidden = np.array([[1.0, 3.0, 5.0]]), np.array([[1.0, 3.0, INF]])
+    assert np.isnan(norm(hidden, False)).all() and not norm(hidden, True).any()
+    for x in (row, hidden):
+        assert judged(lambda x: norm(x, True), x) and judged(lambda x: norm(x, False), x)
+        assert not judged(lambda x: norm(x, True) + 1e-3, x)
+    assert not judged(lambda x: np.full(x.shape, NAN), row)
+    # visited in part: some elements are NaNs as written, the others as if nothing were there
+    assert judged(lambda x: np.where(np.arange(3) == 1, NAN, norm(x, True)), hidden)

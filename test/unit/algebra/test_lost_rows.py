@@ -42,7 +42,9 @@ def test_what_a_mask_hides_may_overflow():
     lost = lambda x: np.full(1, np.nan)  # noqa: E731
     for value, right in ((10.0, True), (10.01, False), (20.0, False)):
         asked = of(lambda x, value=value: np.full(1, value), lost, exact)
-        asked = replace(asked, hiding=lambda order: lambda values: [np.full(1, 10.0)])
+        without = of(lambda x, value=value: np.full(1, value), exact, exact)
+        without = replace(without, reordered=lambda order, w=without: w.unfused)
+        asked = replace(asked, hiding=lambda w=without: w)
         asked = replace(asked, exact=lambda values: [exact(values[0]) * 1.5])  # overflows, too
         (found,) = judge(asked, [x])
         assert found.ok == right

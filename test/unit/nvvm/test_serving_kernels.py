@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.analysis.tiles import foralls, nested
+from neptune_mlir.analysis.tiles import Pages, Window, foralls, nested
+from neptune_mlir.codegen.nvidia.instructions import moves_along
 from neptune_mlir.dialects.attributes import CONSUMERS, TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
@@ -166,6 +168,31 @@ def test_sequences_one_behind_the_other_on_specialised_warps(options):
     for mine, wanted, _ in ragged_sequences(q, k, v, *starts, **options):
         np.testing.assert_allclose(out[mine], wanted, atol=2e-3)
     assert not out[sum(queries) :].any()
+
+
+@pytest.mark.parametrize("page_size", [1, 16, 64])
+def test_whole_tiles_of_pages(page_size):
+    """Of whole tiles the rows of a page stand behind each other, wherever a tile begins in it."""
+    case = Paged([300, 64, 95], page_size, heads=16, group=16, dim=32, dtype=np.float16)
+    program = ops.paged_attention(head_dim=32, page_size=page_size, group=16, dtype="f16")
+    kernel = simulated(program, "sm_80")
+    np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
+
+
+def test_addresses_of_a_page_are_sums():
+    """So are those of the rows behind one that is looked up, as far as its page reaches, or what is
+    known of it."""
+    pages = Pages(None, (None,), 1, 16, None, 0, 1, start=None, multiple=32)
+    window = Window(None, (0, 0), (0, 3), (32, 128), (None, None), 1, pages)
+    rows = range(2, 32, 2)
+    assert [r for r in rows if moves_along(window, r, 2) is None] == [16]
+    other = replace(window, pages=replace(pages, size=64, multiple=8))
+    assert [r for r in rows if moves_along(other, r, 2) is None] == [8, 16, 24]
+    for bad in (
+        replace(window, valid=("some", None)), replace(window, pages=replace(pages, multiple=1)),
+        replace(window, pages=replace(pages, slot=None)),
+    ):  # fmt: skip
+        assert all(moves_along(bad, r, 2) is None for r in rows)
 
 
 def ragged_arguments(queries, keys):

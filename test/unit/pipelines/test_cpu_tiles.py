@@ -2,6 +2,8 @@
 """Single tile ops on the CPU against NumPy: reductions, maps and contractions of awkward sizes,
 on arrays of awkward strides."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,11 @@ def check(body, maps, kinds, inputs, output, init, reference, tolerance=1e-5):
         np.testing.assert_allclose(
             got.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance
         )
+
+
+@functools.cache
+def norm():
+    return neptune.compile(ops.rms_norm())
 
 
 ROW, COLUMN, ALL = (
@@ -227,3 +234,27 @@ def contract(orders, sizes, dtype):
           (shape[2], "f32"), "0.5",
           lambda x, y: np.einsum(f"{a},{b}->{c}", x.astype(np.float64), y.astype(np.float64)) + 0.5,
           1e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "start"),
+    [
+        (6150, 1024, 0),  # past the caches: whole lines, 25 MB
+        (6150, 1024, 1),  # lines that rows share with their neighbours
+        (6200, 1021, 0),
+        (800, 8192, 0),  # rows longer than a tile
+    ],
+)
+def test_large_results(rows, cols, start):
+    """Wherever the result begins in a line, and in memory around which nothing changes."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, cols), dtype=np.float32)
+    w = rng.standard_normal(cols, dtype=np.float32)
+    room = np.full(rows * cols + 64, 7, np.float32)
+    first = -room.ctypes.data // 4 % 16 + start  # counted from a line
+    out = room[first : first + rows * cols].reshape(rows, cols)
+    norm()(x, w, out=out)
+    wanted = x * (w / np.sqrt(np.mean(np.square(x), 1, keepdims=True) + 1e-6))
+    np.testing.assert_allclose(out, wanted, rtol=2e-5, atol=2e-5)
+    assert (room[:first] == 7).all()
+    assert (room[first + rows * cols :] == 7).all()

@@ -7,13 +7,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+import neptune_mlir as neptune
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import read_live
 from neptune_mlir.dialects.context import make_context
 from neptune_mlir.dialects.nests import Values
 from neptune_mlir.dialects.scalars import mlir_type
+from neptune_mlir.frontend import notation as N
 from neptune_mlir.ir.bindings import func, ir
 from neptune_mlir.transforms.registry import collect_remarks
 from neptune_mlir.transforms.schedule.prune_masks import prune_masks
@@ -151,3 +154,30 @@ def test_a_conjunction_is_taken_as_far_as_it_is_affine() -> None:
         return op("select", both, x, T.const(0.0))
 
     assert live_of(sum_stream(body)) == CAUSAL
+
+
+def softmax_of_shown():
+    """Sums of a softmax over what `pad` shows; its maximum is a loop of its own."""
+    p = N.Program("shown")
+    i, j = p.axis("i"), p.axis("j")
+    x, v, pad = p.input("x", i, j), p.input("v", i, j), p.input("pad", j, dtype="i1")
+    scores = N.where(pad[j], x[i, j], -N.inf)
+    weights = N.exp(scores - N.max(scores, j))
+    p.output(N.sum(weights, j), i)
+    p.output(N.sum(weights * v[i, j], j), i)
+    return p.to_mlir().replace('combiner = "max"', 'combiner = "max", neptune.apart = "asked"')
+
+
+def test_a_row_that_sees_nothing_is_a_nan_where_its_maximum_was_made_before():
+    # (0 before: a point that no mask lets in adds exp(-inf - m), which is no 0 if m is -inf)
+    kernel = neptune.compile(softmax_of_shown(), numerics="fast")
+    x, v = np.random.default_rng(0).standard_normal((2, 5, 2500)).astype("f4")
+    for shown in (0, 1, 600, 2500):  # tiles of the stream
+        pad = np.arange(2500) < shown
+        sums = kernel(x, v, pad)
+        if not shown:
+            assert np.isnan(sums).all()
+            continue
+        weights = np.exp(x[:, :shown] - x[:, :shown].max(1, keepdims=True))
+        wanted = weights.sum(1), (weights * v[:, :shown]).sum(1)
+        np.testing.assert_allclose(sums, wanted, rtol=1e-4, atol=1e-4)

@@ -19,7 +19,8 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
 from neptune_mlir.frontend.shard import split
-from neptune_mlir.transforms.fusion.whole import exponents_of, like_the_last
+from neptune_mlir.transforms.fusion.exponents import exponents_of
+from neptune_mlir.transforms.fusion.whole import like_the_last
 
 
 def rows():
