@@ -171,9 +171,6 @@ class BoxedResults:
             self._await_room()
 
 
-TIMEOUT = 4000  # milliseconds in which a turn comes
-
-
 class SumOrder:
     """The order in which programs add to a shared result (`neptune.order_sums`): that in which they
     begin, one after the other for each box that a warp adds.
@@ -224,7 +221,7 @@ class SumOrder:
         ], s.i64)  # fmt: skip
         place = s.op("arith.addi", [self._address(), moved], s.i64)
         passed = s.value(s.sub(self.before, 1), s.i32)
-        hopper.await_count(place, passed, s.constant(TIMEOUT, s.i32))
+        hopper.await_count(place, passed, s.constant(warp_groups.TURN_TIMEOUT, s.i32))
         return s.op("arith.addi", [number, s.constant(1, s.i32)], s.i32)
 
     def note(self, number: Any) -> None:

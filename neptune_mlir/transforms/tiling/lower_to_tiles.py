@@ -141,21 +141,7 @@ def _lower(
         else ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size)
         for k in grid
     ]
-    shapes = [_result_shape(kernel, key) for key in kernel.results]
-    starts = list(outs) or [
-        tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
-        for shape, r in zip(shapes, kernel.op.operation.results, strict=True)
-    ]
-    ordered = None
-    for k, key in enumerate(kernel.results):
-        if found := kernel.spread(key):
-            starts[k] = _zeros(found.origin, shapes[k], values, f"{name}_zeros{k}")
-            if tuned(kernel.schedule, "ordered", 0):
-                *outer, rows, _ = shapes[k]
-                size = kernel.axes[kernel.stream].size
-                boxes = ix.scale(ix.ceildiv(rows, size), ix.ceildiv(size, STAGED_ROWS))
-                counts = [*outer, boxes, PARTS]
-                ordered = _zeros(found.origin, counts, values, f"{name}_counts{k}")
+    starts, ordered = _starts(kernel, values, name, outs)
     bounds = bounds or [1]
     bounds[0] = launched(bounds[0])
     # The mapping keeps canonicalization from dropping grid dimensions that run once.
@@ -176,8 +162,7 @@ def _lower(
             frame.tiles[cuts.axis] = cuts.tile(ids[grid.index(cuts.axis)])
         program = GridProgram(kernel, values, frame)
         if ordered is not None:
-            at = ids[: len(grid) - len(kernel.shared_axes)]
-            ir.Operation.create(ORDER_SUMS, operands=[ordered, *at])
+            ir.Operation.create(ORDER_SUMS, operands=[ordered, *ids[:-1]])
         if kernel.stream is not None:
             _stream(program, chunk, list(forall.inner_iter_args))
         stores = _finish(program, list(forall.inner_iter_args), chunk)
@@ -186,6 +171,22 @@ def _lower(
             for (value, offsets, sizes), out in zip(stores, forall.inner_iter_args, strict=True):
                 tensor.ParallelInsertSliceOp(value, out, *slice_operands(offsets, sizes))
     return list(forall.results)
+
+
+def _starts(
+    kernel: TileKernel, values: nests.Values, name: str, outs: Sequence[Any]
+) -> tuple[list[Any], Any]:
+    """What the results of a kernel start from, and what its programs count in (`_counts`)."""
+    shapes = [_result_shape(kernel, key) for key in kernel.results]
+    starts, ordered = list(outs) or [
+        tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
+        for shape, r in zip(shapes, kernel.op.operation.results, strict=True)
+    ], None
+    for k, key in enumerate(kernel.results):
+        if found := kernel.spread(key):
+            starts[k] = _zeros(found.origin, shapes[k], values, f"{name}_zeros{k}")
+            ordered = _counts(kernel, found, shapes[k], values, f"{name}_counts{k}")
+    return starts, ordered
 
 
 def _zeros(origin: FusedNest, shape: Sequence[Index], values: nests.Values, name: str) -> Any:
@@ -201,6 +202,20 @@ def _zeros(origin: FusedNest, shape: Sequence[Index], values: nests.Values, name
     (zeros,) = _lower(read_kernel(made.owner, values), values, name)
     made.owner.erase()
     return zeros
+
+
+def _counts(
+    kernel: TileKernel, found: RunningValue, shape: Sequence[Index], values: nests.Values,
+    name: str,
+) -> Any:  # fmt: skip
+    """Emit the kernel that makes what programs count in that add to a result of this shape in a
+    fixed order (`neptune.order_sums`); nothing where they add as they come."""
+    if not tuned(kernel.schedule, "ordered", 0) or kernel.stream is None:
+        return None
+    *outer, rows, _ = shape
+    size = kernel.axes[kernel.stream].size
+    boxes = ix.scale(ix.ceildiv(rows, size), ix.ceildiv(size, STAGED_ROWS))
+    return _zeros(found.origin, [*outer, boxes, PARTS], values, name)
 
 
 def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | None:
