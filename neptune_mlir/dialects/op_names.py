@@ -29,7 +29,6 @@ PAGED = "neptune.paged"
 
 # results that programs add to
 ADD_SLICE = "neptune.add_slice"
-ORDER_SUMS = "neptune.order_sums"
 
 # asynchronous references
 CREATE = "neptune.aref_create"

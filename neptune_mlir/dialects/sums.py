@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ops of the `neptune` dialect for results that several programs of a grid add to."""
+"""An op of the `neptune` dialect for results that several programs of a grid add to."""
 
 # no `from __future__ import annotations`: op definitions are read from live annotations
 from collections.abc import Sequence
@@ -37,27 +37,4 @@ class AddSliceOp(Neptune.Operation, name="add_slice", traits=[ext.Pure]):
     verify_invariants = staticmethod(verify_sums.add_slice)
 
 
-class OrderSumsOp(Neptune.Operation, name="order_sums"):
-    """Has the programs of a kernel add to shared results (`neptune.add_slice`) in a fixed order, so
-    that the bits of sums are the same in every run: to each part of a result the programs along the
-    last dimension of the grid add one after the other, as they begin.
-
-    Each of them has to add to every part that those behind it add to. Programs count in `counts`
-    how many have: it is zero where the kernel begins, its first dimensions (as many as `at` has)
-    are those of the programs that share results, the next one counts STAGED_ROWS rows, the last one
-    parts of columns.
-
-    Example:
-
-        "neptune.order_sums"(%counts, %b, %h) : (tensor<?x?x?x4xf32>, index, index) -> ()
-
-    Rejected: counts of another rank than two more than there are positions, of no 32-bit type.
-    """
-
-    counts: ext.Operand[Any]
-    at: Sequence[ext.Operand[ir.IndexType]]
-
-    verify_invariants = staticmethod(verify_sums.order_sums)
-
-
-__all__ = ["AddSliceOp", "OrderSumsOp"]
+__all__ = ["AddSliceOp"]

@@ -21,12 +21,3 @@ def add_slice(op: Any) -> None:
         raise Rejected(op, f"has {len(op.operands) - 2} offsets in a strip of rank {len(strip)}")
     if op.results[0].type != op.operands[1].type:
         raise Rejected(op, f"gives {op.operands[1].type}, not {op.results[0].type}")
-
-
-@checked
-def order_sums(op: Any) -> None:
-    counts, element = tensor_of(op, op.operands[0], "the counts")
-    if len(counts) != len(op.operands) + 1:
-        raise Rejected(op, f"counts in {op.operands[0].type} for {len(op.operands) - 1} positions")
-    if element.width != 32:
-        raise Rejected(op, f"counts in elements of {element}; they have 32 bits")

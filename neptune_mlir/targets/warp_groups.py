@@ -27,7 +27,6 @@ SHARED_BYTES = 227 << 10  # that a block can have
 RESERVED_BYTES = 2048  # shared memory for barriers and the queue of programs
 GROUP_WARPS = 4
 STAGED_ROWS, STAGED_COLUMNS = 16, 64  # of results, a warp stages so many at once
-TURN_TIMEOUT = 4000  # milliseconds in which the turn of a program to add comes
 STAGED = STAGED_ROWS * ROW  # bytes of shared memory that staging takes a warp
 
 

@@ -39,7 +39,6 @@ class BoxedResults:
         self.kernel, self.s = kernel, kernel.s
         self.staged, self.room = staged, room
         self.used = False
-        self.order: SumOrder | None = None  # in which programs add
 
     def fits(self, op: Any, array: Array, window: Window) -> bool:
         """Whether boxes describe what an insert slice op writes of a tile that
@@ -84,7 +83,8 @@ class BoxedResults:
         count = -(-warp_groups.panels(columns) // self._parts(columns, together))  # of panels
         width = count * warp_groups.PANEL
         for column in range(0, columns, width):
-            self._await_room()
+            hopper.await_boxes()
+            hopper.converge()
             first = column // warp_groups.PANEL
             panels = range(first, min(first + count, warp_groups.panels(columns)))
             staged_rows.stage(memory, threads, layout, values, place, panels)
@@ -133,17 +133,16 @@ class BoxedResults:
         down, inner = window.dims
         along = layout.shape[0] // warp_groups.STAGED_ROWS  # warps that have other rows
         own = layout.shape[1] * along // (kernel.groups * warp_groups.GROUP_WARPS)
-        self._await_room()
+        hopper.await_boxes()
+        hopper.converge()
         beside = kernel.issued.interleaved
         staged_rows.stage_sums(memory, threads, layout, values, place, own, beside)
+        hopper.publish_tile()
+        hopper.converge()
         corner = list(window.offsets)
         row, part = s.mod(warp, along), s.div(warp, along)
         corner[down] = s.add(corner[down], s.mul(row, warp_groups.STAGED_ROWS))
         first = s.add(corner[inner], s.mul(part, own))
-        if self.order is not None:
-            number = self.order.await_turn(s.div(corner[down], warp_groups.STAGED_ROWS), part)
-        hopper.publish_tile()
-        hopper.converge()
         for k in range(own // F32_PANEL):
             corner[inner] = s.add(first, k * F32_PANEL)
             tile = BoxTile(
@@ -152,78 +151,9 @@ class BoxedResults:
             for copy in kernel.boxes.copies(tile, self._kind(array), False):
                 source = kernel.address(s.add(place, k * warp_groups.STAGED))
                 hopper.add_box(copy.tensor_map, copy.where, source)
-        if self.order is not None:
-            self.order.note(number)
         self.used = True
-
-    def _await_room(self) -> None:
-        """Wait until this warp may write to its part of shared memory."""
-        if self.order is None:
-            hopper.await_boxes()
-            hopper.converge()
-        else:
-            self.kernel.issued.end()  # (those of one product stand on one side of a branch)
-            self.order.count()
 
     def finish(self) -> None:
         """Wait until shared memory is read: a block that is gone has none."""
         if self.used:
-            self._await_room()
-
-
-class SumOrder:
-    """The order in which programs add to a shared result (`neptune.order_sums`): that in which they
-    begin, one after the other for each box that a warp adds.
-
-    A warp counts when what it has added is in memory, and does not wait for that: it notes which
-    count it is, and looks before it adds the next box. A program waits for those alone that began
-    before it, so the first that is not over waits for none.
-
-    Args:
-        slots: where warps note it, in shared memory.
-        counts: of boxes, by the result's rows and parts of columns.
-        first: the number of the program's first count.
-        before: how many programs add before this one.
-    """
-
-    def __init__(
-        self, kernel: SpecializedWriter, slots: int, counts: Array, first: Any, before: Any
-    ):
-        self.s = kernel.s
-        self.kernel, self.slots, self.counts = kernel, slots, counts
-        self.first, self.before = first, before
-
-    def _address(self) -> Any:
-        return self.s.op("llvm.ptrtoint", [self.counts.pointer], self.s.i64)
-
-    def _slot(self) -> tuple[Any, Any]:
-        threads = staged_rows.recomputed(self.kernel.memory.threads)
-        place = self.s.add(self.s.mul(threads.warp, 4), self.slots)
-        return self.kernel.address(place), self.s.value(threads.lane, self.s.i32)
-
-    def count(self) -> None:
-        """Count what this warp has added, when it is in memory."""
-        slot, lane = self._slot()
-        hopper.await_added()
-        hopper.converge()
-        hopper.count_added(slot, self._address(), lane)
-
-    def await_turn(self, row: Any, part: Any) -> Any:
-        """Wait until a box of 16 rows and a part of the columns has what others add before; the
-        number of its count, from 1 on."""
-        s = self.s
-        stride = s.op("arith.trunci", [self.counts.strides[-2]], s.i32)
-        number = s.op("arith.muli", [s.value(row, s.i32), stride], s.i32)
-        number = s.op("arith.addi", [number, s.value(part, s.i32)], s.i32)
-        number = s.op("arith.addi", [number, self.first], s.i32)
-        moved = s.op("arith.muli", [
-            s.op("arith.extui", [number], s.i64), s.constant(4, s.i64),
-        ], s.i64)  # fmt: skip
-        place = s.op("arith.addi", [self._address(), moved], s.i64)
-        passed = s.value(s.sub(self.before, 1), s.i32)
-        hopper.await_count(place, passed, s.constant(warp_groups.TURN_TIMEOUT, s.i32))
-        return s.op("arith.addi", [number, s.constant(1, s.i32)], s.i32)
-
-    def note(self, number: Any) -> None:
-        slot, lane = self._slot()
-        hopper.store_word(slot, number, lane)
+            hopper.await_boxes()

@@ -263,24 +263,6 @@ def await_boxes() -> None:
     asm("cp.async.bulk.wait_group.read 0;", "")
 
 
-def await_added() -> None:
-    """Wait until all boxes that this warp started to write or to add are in memory."""
-    asm("cp.async.bulk.wait_group 0;", "")
-
-
-def count_added(slot: Any, counts: Any, lane: Any) -> None:
-    """Lane 0 counts on at the word of `counts` (an address) whose number, from 1 on, it finds in
-    `slot` of shared memory, and leaves 0 there; where it finds that, nothing. (What has been added
-    is in memory, and who waits adds as well: nobody reads it.)"""
-    asm(
-        "{\n.reg .pred p, q;\n.reg .b32 w;\n.reg .b64 a;\nsetp.eq.b32 p, $2, 0;\n"
-        "mov.b32 w, 0;\n@p ld.shared.b32 w, [$0];\nsetp.ne.b32 q, w, 0;\n"
-        "mad.wide.u32 a, w, 4, $1;\n@q red.relaxed.gpu.global.add.u32 [a+-4], 1;\n"
-        "@q st.shared.b32 [$0], 0;\n}",
-        "r,l,r", [slot, counts, lane],
-    )  # fmt: skip
-
-
 # ---- wgmma
 
 _SWIZZLES = {128: 1, 64: 2}  # of a descriptor, by bytes of a row

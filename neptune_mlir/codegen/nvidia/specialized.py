@@ -30,7 +30,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView
 from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows, vectors_ahead
-from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults, SumOrder
+from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProducts, LeftFactor
@@ -58,20 +58,17 @@ from neptune_mlir.dialects.op_names import (
     FENCE,
     GET,
     GIVE_TURN,
-    ORDER_SUMS,
     RELEASE,
     START,
     WAIT,
     WARP_ALL,
 )
-from neptune_mlir.errors import LoweringError
-from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
+from neptune_mlir.ir.bindings import gpu, ir, scf
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.tuned import ALL_AHEAD
 from neptune_mlir.transforms.gpu.layout_stages import added_panels
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
-from neptune_mlir.transforms.tiling.grid_direction import runs_upwards
 
 NARROW = ("f16", "bf16")
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
@@ -214,11 +211,6 @@ class SpecializedWriter(KernelWriter):
             if self.boxed.may_add(op, array, window, layout):
                 self.boxed.add(array, window, layout, values)
                 return
-        if op.name == ADD_SLICE and self.is_ordered:
-            raise LoweringError(
-                "a result that programs add to in order is not one that the copy engine adds to",
-                loc=location_text(op.location), hint="choice ordered:0",
-            )  # fmt: skip
         instruction = self.target.matrix[0]  # any of them: accumulators are alike
         if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
             if op.name != ADD_SLICE and quad_rows.fits(array, window, layout):
@@ -234,26 +226,6 @@ class SpecializedWriter(KernelWriter):
         else:
             staged_rows.store(self.memory, array, window, layout, values, self.staged, self.room)
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether programs add to shared results in order."""
-        return any(op.operation.name == ORDER_SUMS for op in self.body.operations)
-
-    def _order_sums(self, op: Any) -> None:
-        """The place of this program in the order in which programs add (`SumOrder`)."""
-        s, counts = self.s, self.arrays[op.operands[0]]
-        first = s.constant(0, s.i32)
-        for k, position in enumerate(list(op.operands)[1:]):
-            stride = s.op("arith.trunci", [counts.strides[k]], s.i32)
-            moved = s.op("arith.muli", [s.value(self.scalar(position), s.i32), stride], s.i32)
-            first = s.op("arith.addi", [first, moved], s.i32)
-        last = self.body.arguments[len(self.bounds) - 1]
-        before = self.scalars[last]
-        if not runs_upwards(self.forall, last):
-            before = s.sub(s.sub(self.bounds[-1], 1), before)
-        if self.boxed is not None:
-            self.boxed.order = SumOrder(self, self.order_slots, counts, first, before)
-
     # ---- rings and barriers
 
     def _place_rings(self) -> None:
@@ -266,7 +238,6 @@ class SpecializedWriter(KernelWriter):
         self.staged, self.room = self._stage_results()
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
-        self.order_slots = self.memory.take(4 * self.warps) if self.is_ordered else 0
         self.boxed: BoxedResults | None = None
         if self.staged is not None and BOXED.on(self.forall):
             self.boxed = BoxedResults(self, self.staged, self.room)
@@ -305,9 +276,6 @@ class SpecializedWriter(KernelWriter):
         self.rings.start_barriers(self.warps, self.groups)
         if self.queue is not None:
             self.queue.start_barriers()
-        for k in range(self.warps if self.is_ordered else 0):
-            place = self.memory.shared_pointer(self.order_slots + 4 * k)
-            self.memory.store_element(self.s.constant(0, self.s.i32), place, 4)
         hopper.publish_barriers()
 
     def address(self, offset: Any) -> Any:
@@ -556,5 +524,4 @@ SPECIALIZED_EMITTERS: dict[str, Emitter] = {
     FENCE: SpecializedWriter.pass_gate,
     AWAIT_TURN: SpecializedWriter._turn,
     GIVE_TURN: SpecializedWriter._turn,
-    ORDER_SUMS: SpecializedWriter._order_sums,
 }

@@ -28,9 +28,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, read_live, read_region
-from neptune_mlir.analysis.masks import conjuncts, constraints
 from neptune_mlir.analysis.tile_axes import extents_of
-from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import DERIVATION, PROOF, RUNNING
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map
@@ -45,26 +43,18 @@ USUAL = 4  # groups of programs (batches, heads) of calls whose extents only the
 
 
 @register("join-streams", "compute what two streams share of each tile once")
-def join_streams(
-    module: Any, *, joined: int = 0, ordered: int = 0, warp_groups: int = 0
-) -> None:
+def join_streams(module: Any, *, joined: int = 0) -> None:
     """
     Args:
         joined: how many groups of programs the target runs at once, each of programs that add to
             the same results; 0: streams stay.
-        ordered: 1 if programs are to add in a fixed order (`neptune.order_sums`). Then streams that
-            can do so are joined alone, and where warp groups run them.
-        warp_groups: 1 for programs of warp groups.
     """
-    if not joined or (ordered and not warp_groups):
+    if not joined:
         return
     for function in functions(module):
         block = function.regions[0].blocks[0]
-        while found := [
-            match for match in _matches(block)
-            if _keeps_busy(match, joined) and (not ordered or _has_order(match))
-        ]:  # fmt: skip
-            _join(found[0], ordered)
+        while found := [match for match in _matches(block) if _keeps_busy(match, joined)]:
+            _join(found[0])
 
 
 def _matches(block: Any) -> Iterator[_Match]:
@@ -189,27 +179,11 @@ class _Match:
         return same and all(map(self._term, mine.args, other.args))
 
 
-def _has_order(match: _Match) -> bool:
-    """Whether programs can add in the order in which they begin (`grid_direction`): each of them to
-    every part of the sum that those behind it add to."""
-    first = match.first
-    rows, live = match.axes[match.second.stream], first.live
-    parts = [] if live.is_const else [constraints(c) for c in conjuncts(live)]
-    begins = (
-        not form.reads and form.coefficient(first.stream) > 0 >= form.coefficient(rows)
-        for forms in parts for form in forms or ()
-    )  # fmt: skip
-    sums = [n for n in match.second.nests.values() if n.init is not None]
-    return None not in parts and all(begins) and len(sums) == 1
-
-
-def _join(match: _Match, ordered: int) -> None:
+def _join(match: _Match) -> None:
     first, second = match.first.op.operation, match.second.op.operation
     _, last = _in_order(first, second)
     with ir.InsertionPoint(last), last.location:
-        stream = _write(match)
-    if ordered:
-        note_choices(stream, {"ordered": 1})
+        _write(match)
     remark(
         first.location, "two streams are one: programs add their parts of a result in memory"
     )
@@ -266,7 +240,7 @@ def _may_move(op: Any, behind: Any, block: Any) -> bool:
     return all(user != behind and behind.is_before_in_block(user) for user in users)
 
 
-def _write(match: _Match) -> Any:
+def _write(match: _Match) -> None:
     """The joined stream, and behind it what the second one computed of its sums."""
     first, second = match.first, match.second
     values = first.values
@@ -311,7 +285,6 @@ def _write(match: _Match) -> Any:
     for old, new in zip(first.op.operation.results, results, strict=False):
         old.replace_all_uses_with(new)
     _finish(second, results[len(results) - len(types) :], values)
-    return stream
 
 
 class _before_end:

@@ -31,12 +31,11 @@ from neptune_mlir.dialects.attributes import (
     TUNED,
 )
 from neptune_mlir.dialects.nests import build_map
-from neptune_mlir.dialects.op_names import ADD_SLICE, ORDER_SUMS
+from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, scf, tensor
-from neptune_mlir.targets.warp_groups import STAGED_ROWS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
@@ -47,7 +46,6 @@ from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tile
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
 ZEROS = 1 << 10  # elements that a program makes of what is added to
-PARTS = 4  # of the columns of what is added to, at most, that warps count apart
 JOIN_NAMES = {2: "_pair", 8: "_few", 32: "_some"}  # how names of joins of so many chunks end
 FEWER = tuple(JOIN_NAMES.values())
 
@@ -141,7 +139,14 @@ def _lower(
         else ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size)
         for k in grid
     ]
-    starts, ordered = _starts(kernel, values, name, outs)
+    shapes = [_result_shape(kernel, key) for key in kernel.results]
+    starts = list(outs) or [
+        tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
+        for shape, r in zip(shapes, kernel.op.operation.results, strict=True)
+    ]
+    for k, key in enumerate(kernel.results):
+        if found := kernel.spread(key):
+            starts[k] = _zeros(found.origin, shapes[k], values, f"{name}_zeros{k}")
     bounds = bounds or [1]
     bounds[0] = launched(bounds[0])
     # The mapping keeps canonicalization from dropping grid dimensions that run once.
@@ -161,8 +166,6 @@ def _lower(
         if cuts is not None:
             frame.tiles[cuts.axis] = cuts.tile(ids[grid.index(cuts.axis)])
         program = GridProgram(kernel, values, frame)
-        if ordered is not None:
-            ir.Operation.create(ORDER_SUMS, operands=[ordered, *ids[:-1]])
         if kernel.stream is not None:
             _stream(program, chunk, list(forall.inner_iter_args))
         stores = _finish(program, list(forall.inner_iter_args), chunk)
@@ -171,22 +174,6 @@ def _lower(
             for (value, offsets, sizes), out in zip(stores, forall.inner_iter_args, strict=True):
                 tensor.ParallelInsertSliceOp(value, out, *slice_operands(offsets, sizes))
     return list(forall.results)
-
-
-def _starts(
-    kernel: TileKernel, values: nests.Values, name: str, outs: Sequence[Any]
-) -> tuple[list[Any], Any]:
-    """What the results of a kernel start from, and what its programs count in (`_counts`)."""
-    shapes = [_result_shape(kernel, key) for key in kernel.results]
-    starts, ordered = list(outs) or [
-        tensor.empty(shape, ir.RankedTensorType(r.type).element_type)
-        for shape, r in zip(shapes, kernel.op.operation.results, strict=True)
-    ], None
-    for k, key in enumerate(kernel.results):
-        if found := kernel.spread(key):
-            starts[k] = _zeros(found.origin, shapes[k], values, f"{name}_zeros{k}")
-            ordered = _counts(kernel, found, shapes[k], values, f"{name}_counts{k}")
-    return starts, ordered
 
 
 def _zeros(origin: FusedNest, shape: Sequence[Index], values: nests.Values, name: str) -> Any:
@@ -202,20 +189,6 @@ def _zeros(origin: FusedNest, shape: Sequence[Index], values: nests.Values, name
     (zeros,) = _lower(read_kernel(made.owner, values), values, name)
     made.owner.erase()
     return zeros
-
-
-def _counts(
-    kernel: TileKernel, found: RunningValue, shape: Sequence[Index], values: nests.Values,
-    name: str,
-) -> Any:  # fmt: skip
-    """Emit the kernel that makes what programs count in that add to a result of this shape in a
-    fixed order (`neptune.order_sums`); nothing where they add as they come."""
-    if not tuned(kernel.schedule, "ordered", 0) or kernel.stream is None:
-        return None
-    *outer, rows, _ = shape
-    size = kernel.axes[kernel.stream].size
-    boxes = ix.scale(ix.ceildiv(rows, size), ix.ceildiv(size, STAGED_ROWS))
-    return _zeros(found.origin, [*outer, boxes, PARTS], values, name)
 
 
 def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | None:
@@ -288,12 +261,10 @@ def _stream(program: GridProgram, chunk: Any, outs: Sequence[Any]) -> None:
 
 def _is_backward(program: GridProgram) -> bool:
     """Whether a stream runs from its end to its start: where its data may lie in two arrays along
-    it, and a mask ends it, in the second one, so that the first one is what is on its way; or where
-    a mask begins it and programs add in order: all of them then begin with the same parts of sums.
-    """
+    it, and a mask ends it, in the second one, so that the first one is what is on its way."""
     kernel = program.kernel
     if not any(form.coefficient(kernel.stream) < 0 for form in affine_part(kernel.live)):
-        return not kernel.live.is_const and bool(tuned(kernel.schedule, "ordered", 0))
+        return False
     function = kernel.op.operation.parent
     told = dict(IN_TWO.find(function, ()) or ())
     if not told or not CHIP.on(function.parent):

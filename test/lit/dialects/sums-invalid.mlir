@@ -45,19 +45,3 @@ func.func @result(%t: tensor<?x64xf32>, %s: tensor<?x64xf32>, %i: index) {
   %r = "neptune.add_slice"(%t, %s, %i, %i) : (tensor<?x64xf32>, tensor<?x64xf32>, index, index) -> tensor<?x32xf32>
   return
 }
-
-// -----
-
-func.func @positions(%c: tensor<?x4xf32>, %i: index) {
-  // expected-error@below {{counts in tensor<?x4xf32> for 1 positions}}
-  "neptune.order_sums"(%c, %i) : (tensor<?x4xf32>, index) -> ()
-  return
-}
-
-// -----
-
-func.func @counts(%c: tensor<?x4xf16>) {
-  // expected-error@below {{counts in elements of f16; they have 32 bits}}
-  "neptune.order_sums"(%c) : (tensor<?x4xf16>) -> ()
-  return
-}

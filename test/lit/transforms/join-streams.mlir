@@ -4,8 +4,6 @@
 // RUN: filecheck %s --check-prefix=REMARK < %t.err
 // RUN: neptune-opt %s --join-streams | filecheck %s --check-prefix=OFF
 // RUN: neptune-opt %s --join-streams=joined=64 | filecheck %s --check-prefix=OFF
-// RUN: neptune-opt %s --join-streams="joined=1 ordered=1" | filecheck %s --check-prefix=OFF
-// RUN: neptune-opt %s --join-streams="joined=1 ordered=1 warp-groups=1" | filecheck %s --check-prefix=ORDER
 
 // CHECK-LABEL: func.func @joined
 // CHECK: %[[R:.*]]:3 = "neptune.stream"
@@ -30,9 +28,6 @@
 // CHECK-COUNT-2: "neptune.stream"
 
 // REMARK-COUNT-1: two streams are one: programs add their parts of a result in memory
-// ORDER-LABEL: func.func @joined
-// ORDER: "neptune.stream"
-// ORDER: neptune.tuned = {ordered = 1 : i64}
 // OFF-LABEL: func.func @joined
 // OFF-COUNT-2: "neptune.stream"
 

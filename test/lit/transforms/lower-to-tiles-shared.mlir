@@ -1,15 +1,6 @@
 // A sum that programs share starts from zeros, which a kernel makes. Programs along the axis that it is
 // over come last in the grid, and each adds its part of a tile to the strip that all have.
 // RUN: neptune-opt %s --join-streams=joined=1 --tile --lower-to-tiles | filecheck %s
-// RUN: neptune-opt %s --join-streams="joined=1 ordered=1 warp-groups=1" --tile --lower-to-tiles | filecheck %s --check-prefix=ORDER
-
-// In a fixed order programs count what they have added: each box of rows and part of columns, from 0 on.
-// ORDER: scf.forall
-// ORDER: neptune.kernel = "shared_0_counts2"
-// ORDER: scf.forall
-// ORDER-SAME: shared_outs(%{{.*}}, %{{.*}}, %{{.*}})
-// ORDER: "neptune.order_sums"(%{{.*}}) : (tensor<?x4xf32>) -> ()
-// ORDER: "neptune.add_slice"
 
 // CHECK-LABEL: func.func @shared
 // CHECK: %[[Z:.*]] = scf.forall

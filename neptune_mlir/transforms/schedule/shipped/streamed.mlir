@@ -45,12 +45,9 @@ module attributes {transform.with_named_sequence} {
     // Streams that compute the same of each tile are one, and programs add up a result, where there
     // are enough groups of programs for so many to run at once; 0: they stay.
     %joined = transform.tune.knob<"joined"> = 0 from options = i64 -> !transform.any_param
-    // 1: these programs add in a fixed order, so that bits are the same in every run.
-    %ordered = transform.tune.knob<"ordered"> = 0 from options = [0, 1] -> !transform.any_param
-    %together = "transform.neptune.apply_pass"(%pruned, %joined, %ordered, %groups)
-        {name = "join-streams", options = ["joined", "ordered", "warp_groups"]}
-        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param)
-        -> !transform.any_op
+    %together = "transform.neptune.apply_pass"(%pruned, %joined)
+        {name = "join-streams", options = ["joined"]}
+        : (!transform.any_op, !transform.any_param) -> !transform.any_op
     %split = "transform.neptune.apply_pass"(%together, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
