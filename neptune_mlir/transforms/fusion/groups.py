@@ -27,10 +27,10 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import lookups
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.dependencies import Dependencies
 from neptune_mlir.dialects.neptune import MAX_VALUES
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram, top_level_op
-from neptune_mlir.transforms.fusion.dependencies import Dependencies
 from neptune_mlir.transforms.fusion.work import MOST, Work, pieces, repetition, stacked
 
 # Terms of a sum that each stream which reads it may compute again. The stream's own product does as
