@@ -153,6 +153,15 @@ def test_a_thread_looks_up_what_its_token_needs():
     assert "llvm.load" in lookup and "nvvm.shfl" not in lookup
 
 
+def test_lanes_have_the_parts_where_tiles_are_found():
+    """The kernel that finds tiles runs once, so its code comes from memory: a lane has a part, and
+    none has 32 of them one behind the other."""
+    text = str(simulated(ops.ragged_attention(head_dim=16, dtype="f16"), "sm_80").module)
+    found = text[text.index("_cuts(") :]
+    found = found[: found.index("return")]
+    assert 0 < found.count("llvm.load") <= 64
+
+
 @pytest.mark.parametrize("options", [{}, {"window": 40}])
 def test_sequences_one_behind_the_other_on_specialised_warps(options):
     """Where tiles of queries begin, and the bounds of their loops, come from kernels ahead. Tokens
