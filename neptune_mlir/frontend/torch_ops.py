@@ -26,6 +26,9 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("std.correction", _deviation), ("native_group_norm.default", _group_norm),
         ("linalg_norm.default", functools.partial(_norm, torch)),
         ("linalg_norm.ord_str", functools.partial(_norm, torch)),
+        ("linalg_vector_norm.default", functools.partial(_vector_norm, torch)),
+        ("norm.Scalar", lambda x, p=2: torch.linalg.vector_norm(x, p)),
+        ("addbmm.default", functools.partial(_sum_of_products, torch)),
         ("roll.default", functools.partial(_roll, torch)),
         ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
         ("cumprod.default", _product_so_far),
@@ -161,6 +164,24 @@ def _norm(
     sums = (x if dtype is None else x.to(dtype)).abs().sum(along, keepdim=True)
     both = (sums.amax if ord > 0 else sums.amin)(across, keepdim=True)
     return both if keepdim else both.squeeze(tuple(dims))
+
+
+def _vector_norm(
+    torch: Any, x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """In float32 for 16 bits, as torch's own: torch-mlir rounds each power."""
+    if _wide(x) is x or dtype is not None:
+        return NotImplemented
+    return torch.linalg.vector_norm(_wide(x), ord, dim, keepdim).to(x.dtype)
+
+
+def _sum_of_products(
+    torch: Any, x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1
+) -> Any:
+    """torch-mlir takes factors of float32 alone."""
+    made = torch.bmm(a, b).sum(0)
+    made = made if alpha == 1 else made * alpha
+    return made.to(x.dtype) if beta == 0 else x + made if beta == 1 else x * beta + made
 
 
 def _roll(torch: Any, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:

@@ -3,8 +3,8 @@
 
 The graph that dynamo traced keeps its shape: attention in it, as `scaled_dot_product_attention` or
 as FlexAttention, becomes our operation; then inductor compiles the graph. No graph is broken, and
-lengths that dynamo holds as symbols stay open. `scaled_dot_product_attention` that is too small to
-be worth a call stays inductor's, where dynamo knows how small it is.
+lengths that dynamo holds as symbols stay open. Attention that is too small to be worth a call is
+inductor's, where dynamo knows how small it is.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 
 from neptune_mlir.torch.cost import is_worth_a_call
 from neptune_mlir.torch.flex import take_flex, value_of
+from neptune_mlir.torch.op import written_out
 from neptune_mlir.torch.sdpa import sdpa
 
 _FACTORS = ("query", "key", "value")
@@ -53,15 +54,18 @@ def take_attention(graph: GraphModule) -> int:
 
 
 def _leave_small(graph: GraphModule) -> int:
-    """torch's attention for ours that a library asked for by name, where torch has it and it is too
-    small for a call. Returns how many."""
+    """torch's attention for ours that was asked for by name and is too small for a call; what torch
+    has none for (caps, sinks, modifiers) is written out. Returns how many."""
     packet, left = torch.ops.neptune.attention, 0
     for node in [n for n in graph.graph.nodes if n.target in (packet, packet.default)]:
         q, k, v, mask, _, mods, scale, is_causal, return_lse = node.args
         values = [value_of(x) for x in (q, k, v)]
         seen = None if mask is None else value_of(mask).dtype
-        plain = not mods and not return_lse and seen in (None, torch.bool, values[0].dtype)
-        if not plain or is_worth_a_call(*values):
+        if is_worth_a_call(*values):
+            continue
+        left += 1
+        if mods or return_lse or seen not in (None, torch.bool, values[0].dtype):
+            node.target = written_out
             continue
         options = {"attn_mask": mask, "is_causal": is_causal, "scale": scale, "enable_gqa": True}
         with graph.graph.inserting_before(node):
@@ -71,7 +75,6 @@ def _leave_small(graph: GraphModule) -> int:
             user.replace_all_uses_with(made)
             graph.graph.erase_node(user)
         graph.graph.erase_node(node)
-        left += 1
     return left
 
 

@@ -332,6 +332,15 @@ def modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
     return modify
 
 
+def written_out(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
+    captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """The operation as torch's own, for a compiler of graphs; laid out in memory as kernels do."""
+    out, lse = dense(q, k, v, modify(mods, captured), attn_mask, scale, is_causal, return_lse)
+    return out.transpose(1, 2).contiguous().transpose(1, 2), lse
+
+
 def _new_result(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Memory of the result, laid out as kernels do."""
     batch, heads, rows, _ = q.shape

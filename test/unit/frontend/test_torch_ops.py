@@ -137,6 +137,22 @@ def test_gates_and_decays_compile_for_gpus(target):
     agrees(program, torch.randn(5, 6), target=target)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_norms_and_sums_of_products_of_16_bits(dtype):
+    """torch-mlir refuses some, and rounds each power of others."""
+    x, a, b = (t.to(dtype) for t in (Y[0], Y[:, :, :4].contiguous(), Y[:, :4].contiguous()))
+
+    def program(x, a, b):
+        return (
+            torch.linalg.vector_norm(x, 0.9, 0, True), torch.dist(x, x.flip(0), 1.5),
+            torch.addbmm(x, a, b, beta=0.6, alpha=0.2),
+        )  # fmt: skip
+
+    found = neptune_mlir.compile(from_torch(program, (x, a, b)))(x, a, b)
+    for got, want in zip(found, program(x.double(), a.double(), b.double()), strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=4 * torch.finfo(dtype).eps, atol=0.05)
+
+
 COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
 ARITHMETIC = (
     operator.mul, operator.sub, operator.mod, lambda x, s: torch.add(x, x, alpha=s),
