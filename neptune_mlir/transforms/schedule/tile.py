@@ -98,6 +98,7 @@ from neptune_mlir.transforms.schedule.row_tiles import (
     PRODUCT_ROW,
     RowCalls,
     columns_beside,
+    is_of_warps,
     is_read_again,
     row_tile,
 )
@@ -451,6 +452,8 @@ def _long_rows(
         ONE_TILE.set(op.operation)
     if elements and streamed and is_read_again(nests, axis):
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
+    elif streamed and is_of_warps(op, nests, axis, elements, wishes.most):
+        note_choices(op.operation, {"warps": rows})
     if starts and axis == looped_axis(op, nests, True):
         if op.domain[axis] == DYNAMIC:
             _note_lengths(op, starts)

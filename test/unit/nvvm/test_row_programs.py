@@ -5,6 +5,7 @@ tile has all of are loaded once, and rows are asked for ahead."""
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
 
 import numpy as np
@@ -15,7 +16,7 @@ from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
+from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS, WARP_TILES
 from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
@@ -33,6 +34,17 @@ def lowered(name, cols=None, dtype="f32"):
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     found = {case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")}
     return program, {"": base, **found}
+
+
+@cache
+def lowered_chunks(name, dtype):
+    """`lowered`, for rows of whole chunks."""
+    program = getattr(ops, name)(dtype=dtype)
+    raised, _ = RaisedProgram(program.to_mlir(), name).of_chunks()
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    return program, {
+        case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")
+    }
 
 
 def close(name, knob, rows, cols, *, known=False, dtype="f32", **choices):
@@ -70,6 +82,35 @@ def test_rows_that_one_tile_has_all_of(name, knob, cols):
     assert "scf.for " not in run.assigned
     loads = [line for line in run.assigned.splitlines() if "extract_slice %arg0" in line]
     assert len(loads) == 1
+
+
+@pytest.mark.parametrize(("rows", "cols", "warps"), [(6, 1152, 4), (3, 2072, 1), (5, 600, 4)])
+def test_a_warp_has_a_row_that_is_read_once(rows, cols, warps):
+    """Nothing is joined between warps, and what is one number a row is asked for with the row."""
+    run = close("cross_entropy", "", rows, cols, known=True, dtype="bf16")
+    (launch,) = run.plan.launches
+    assert simulated_programs(run, launch, rows, cols) == -(-rows // warps)
+    assert "scf.for " not in run.assigned
+    code = str(run.module)
+    assert "barrier" not in code
+    target = re.search(r"vector<2xi32> to i64|!llvm.ptr<1> -> i64", code)
+    assert target is not None
+    assert target.start() < code.index("nvvm.shfl")
+
+
+def test_rows_that_are_read_once_of_whole_chunks():
+    program, found = lowered_chunks("cross_entropy", "bf16")
+    tiles = {n for n in WARP_TILES if f"most:{n}" in found}
+    assert tiles == set(WARP_TILES)
+    assert not {n for n in WARP_TILES if n not in SHORT_ROWS} & {
+        n for n in WARP_TILES if f"most:{n}" in lowered("cross_entropy")[1]
+    }
+    run = Simulated(found["most:1280"].copy().module, target="sm_90a")
+    random = np.random.default_rng(0)
+    x = bf16_round(random.standard_normal((5, 1032)).astype(np.float32))
+    target = random.integers(0, 1032, 5)
+    wanted = program.reference(x.astype(float), target)
+    assert np.linalg.norm(run(x, target) - wanted) <= 5e-3 * np.linalg.norm(wanted)
 
 
 def test_which_calls_take_them():
