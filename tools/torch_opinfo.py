@@ -6,9 +6,10 @@
 
 A sample is right, wrong, refused with the name of an operation, refused without one ("unnamed"),
 or it dies. The samples of an operation share a process, and have one each where that one dies.
-Without `--only`: reductions, norms, losses, views, scans, sorts, scatters, softmax, products of
-matrices and attention. With `--backend` they go through `torch.compile(backend="neptune")`, and a row says how
-many calls of our kernels they made: attention of any size is ours there, the rest is inductor's.
+Without `--only`: reductions, norms, losses, views, scans, sorts, scatters, activations, softmax,
+products of matrices and attention. With `--backend` they go through
+`torch.compile(backend="neptune")`, and a row says how many calls of our kernels they made:
+attention of any size is ours there, the rest is inductor's.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ GROUPS = {
     "scatters": r"scatter\w*|index_(add|put|copy|fill|reduce\w*)|masked_(fill|scatter)|put|where"
     r"|nn_functional_(one_hot|embedding\w*)",
     "random": r"nn_functional_\w*dropout\w*|bernoulli|multinomial|normal\w*|rand\w*|uniform",
+    "activations": r"nn_functional_(gelu|silu|mish|[a-z]*elu|glu|hard\w+|leaky_relu"
+    r"|logsigmoid|prelu|relu6?|rrelu|soft(plus|shrink|sign)|tanhshrink|threshold|pad|pixel_\w+|interpolate|unfold|fold"
+    r"|(adaptive_)?(avg|max)_pool\wd)|sigmoid|tanh|erf|special_\w+",
     "attention": r"nn_functional_scaled_dot_product_attention",
 }
 NAMES = "|".join(f"(?:{pattern})" for pattern in GROUPS.values())

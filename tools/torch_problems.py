@@ -11,8 +11,8 @@ compiles for the other targets. The second runs `torch.compile(backend="neptune"
 Numbers of a file that stand outside of its classes are halved until none is above `--largest`, so
 that a problem runs in seconds; the bound doubles while torch itself refuses the shapes that come
 out. Models of transformers that a file names are small ones of their kind with random weights, so
-nothing is loaded from elsewhere. Each problem runs in a process of its own. A line of `--out` is the
-JSON object of a problem.
+nothing is loaded from elsewhere. Each problem runs in a process of its own. A line of `--out` is
+the JSON object of a problem.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _LAYERS = {
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt-neo": ("gpt_neo", {
         **_TOKENS, "hidden_size": 32, "num_layers": 2,
-        "attention_types": [[["global", "local"], 1]], "num_heads": 4, "max_position_embeddings": 64, "window_size": 8,
+        "attention_types": [[["global", "local"], 1]], "num_heads": 4,
+        "max_position_embeddings": 64, "window_size": 8,
     }),
     "opt": ("opt", {**_LAYERS, "ffn_dim": 64, "word_embed_proj_dim": 32}),
     "bart": ("bart", {
@@ -56,8 +57,9 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "electra": ("electra", {**_LAYERS, "embedding_size": 16}),
     "reformer": ("reformer", {
         **_LAYERS, "attention_head_size": 8, "attn_layers": ["local", "lsh"],
-        "feed_forward_size": 64, "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [4, 4], "is_decoder": True,
-        "local_attn_chunk_length": 4, "lsh_attn_chunk_length": 4, "num_buckets": 4,
+        "feed_forward_size": 64, "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [4, 4],
+        "is_decoder": True, "local_attn_chunk_length": 4, "lsh_attn_chunk_length": 4,
+        "num_buckets": 4,
     }),
     "gpt2": ("gpt2", {**_TOKENS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}),
 }  # fmt: skip

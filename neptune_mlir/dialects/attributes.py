@@ -527,7 +527,7 @@ RESIDENT = Mark(
     writers=("transforms.hopper.specialize_warps",),
     readers=(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
-        "transforms.gpu.longest_first", "transforms.hopper.partition_warps",
+        "transforms.hopper.partition_warps",
     ),
 )  # fmt: skip
 BOXED = Mark(

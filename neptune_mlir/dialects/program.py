@@ -305,6 +305,10 @@ class ExtentClasses:
     def _set_static(self, node: Any, size: int) -> None:
         self._static[self._find(node)] = size
 
+    def join(self, a: tuple[str, int], b: tuple[str, int]) -> None:
+        """Dimensions `(tensor, dim)` a and b are of equal extent."""
+        self._union((a[0], "dim", a[1]), (b[0], "dim", b[1]))
+
     def of_loop(self, key: str, loop: int) -> Any:
         """The class of a nest's loop: equal ones are of equal extent."""
         return self._find((key, "loop", loop))

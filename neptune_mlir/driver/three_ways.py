@@ -93,7 +93,7 @@ def _exponents(source: Any, entry: str | None) -> frozenset[int] | None:
     """The arguments that exponents are made of, other than through a sum; None where that cannot
     be told."""
     from neptune_mlir.driver.compiler import nests_of
-    from neptune_mlir.transforms.fusion.whole import exponents_of
+    from neptune_mlir.transforms.fusion.exponents import exponents_of
 
     module, programs = nests_of(source.text, source.name, "inline-maps")
     with module.context:

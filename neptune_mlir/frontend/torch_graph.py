@@ -14,11 +14,14 @@ from neptune_mlir.errors import InputError
 from neptune_mlir.frontend.torch_ops import decompositions
 
 _WRAPPER = "neptune_mlir/frontend/from_torch.py"  # whose module calls what is imported
+_RECURRENT = {f"aten.{kind}.input" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
+_MOST_STEPS = 256  # of a recurrence, over all layers: a step is written out, and takes a second
 _OTHER_RANK = {"aten::unsqueeze", "aten::squeeze"}  # a dimension of theirs names no loop
 
 
 def prepare(torch: Any, exported: Any) -> Any:
     """An exported program in operations that torch-mlir lowers well."""
+    _refuse_long_recurrences(exported.graph)
     exported = exported.run_decompositions(decompositions(torch))
     _refuse_random(torch, exported.graph)
     _refuse_shapes_of_data(torch, exported.graph)
@@ -29,6 +32,24 @@ def prepare(torch: Any, exported: Any) -> Any:
     _list_results_alone(torch, exported)
     _Uniform(torch, exported.graph).fold()
     return exported
+
+
+def _refuse_long_recurrences(graph: Any) -> None:
+    """Raises InputError for recurrent layers of more steps than one would wait for."""
+    for node in graph.nodes:
+        if str(node.target) not in _RECURRENT:
+            continue
+        given = node.args[0].meta["val"]
+        layers, (both, batch_first) = node.args[4], node.args[7:9]
+        length = given.shape[1 if batch_first else 0]
+        steps = length * layers * (2 if both else 1)
+        if isinstance(steps, int) and steps > _MOST_STEPS:
+            raise InputError(
+                f"'{_name_of(node)}' of {length} elements in {layers} layers would be written out "
+                f"in {steps} steps, and {_MOST_STEPS} are the most", loc=_line_of(node),
+                hint="torch.compile(backend='neptune') leaves it to torch; or call the compiled "
+                "program on a part of the sequence at a time, with the state as an argument",
+            )  # fmt: skip
 
 
 def _refuse_random(torch: Any, graph: Any) -> None:

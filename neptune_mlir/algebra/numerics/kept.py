@@ -142,17 +142,22 @@ def read_plainly(
     return found[spread_out]
 
 
-def read_at(
-    array: Array, places: Sequence[Array], clipped: bool, batched: bool, unit: tuple[int, ...]
-) -> Array:  # fmt: skip
-    """A read at any positions. `clipped`: they are data, and those outside are the nearest inside;
-    `unit`: the shape of a value that varies along no axis."""
-    if clipped:
-        shape = array.shape[int(batched) :]
-        places = [np.clip(p, 0, n - 1) for p, n in zip(places, shape, strict=True)]
+def read_at(array: Array, places: Sequence[Array], batched: bool, unit: tuple[int, ...]) -> Array:
+    """A read at any positions; those outside, of data or of extents that are smaller here than the
+    program has them, count on from the start. `unit`: the shape of a value that varies along no
+    axis."""
+    shape = array.shape[int(batched) :]
+    places = [
+        p if 0 <= p.min(initial=0) and p.max(initial=0) < n else p % n
+        for p, n in zip(places, shape, strict=True)
+    ]
     if not batched:
         return array[tuple(places)] if places else array.reshape(unit)
     if not places:
         return array.reshape(array.shape[:1] + unit[1:])
-    index: Any = (slice(None), *(p[0] for p in places))
+    if all(len(p) == 1 for p in places):  # the same for all inputs
+        index: Any = (slice(None), *(p[0] for p in places))
+        return array[index]
+    first = np.arange(max(len(array), *map(len, places))).reshape(-1, *(1 for _ in unit[1:]))
+    index = (first % len(array), *places)
     return array[index]

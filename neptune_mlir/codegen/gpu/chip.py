@@ -103,9 +103,6 @@ class Chip:
         number of their row (i32) is not negative; only where the chip `brings_rows`."""
         raise NotImplementedError
 
-    def bring_near(self, pointer: Any) -> None:
-        """Ask a near cache for what stands at an address, which may be none; where the chip can."""
-
     def load_guarded(self, s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:
         """`vector` elements of `size` bytes, 0 if they do not exist: a register of 16 bits, or as
         many as needed of 32; only where the chip `guards`."""

@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import layout_of
-from neptune_mlir.analysis.tiles import Window, element_bytes, element_of, load_window
+from neptune_mlir.analysis.tiles import Window, element_of, load_window
 from neptune_mlir.codegen.gpu.memory import Array, SharedTile, under
 from neptune_mlir.dialects.attributes import LAYOUT, STAGES
 from neptune_mlir.ir.bindings import scf
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter
-
-LINE = 128  # bytes of a near cache
-AHEAD = 3  # iterations, of what is looked up
 
 
 class LoopPipeline:
@@ -87,27 +84,8 @@ class AsyncPipeline(Staged):
                 self.chip.start_copy(self.memory, array, window, to)
         self.chip.commit()
 
-    def _ask(self, position: Any, lines: Any) -> None:
-        """Ask for the line of a table so many lines behind that where rows are looked up in the
-        iteration at `position`: nobody waits for it, and it need not exist."""
-        tables = {found.pages.table: found for _, found, _ in self.loads if found.pages is not None}
-        for found in tables.values():
-            pages = self.kernel.window(found, {self.iv: position}).pages
-            assert pages is not None
-            at = list(pages.at)
-            ahead = self.s.mul(lines, LINE // element_bytes(pages.table.dtype))
-            at.insert(pages.column, self.s.add(self.s.div(pages.start, pages.size), ahead))
-            there = Window(None, tuple(at), (), (), ())
-            self.chip.bring_near(self.memory.address(pages.table, there, ()))
-
-    def _lines(self) -> int:
-        """Lines of a table in which rows of an iteration are looked up."""
-        paged = [found for _, found, _ in self.loads if found.pages is not None]
-        return max((f.shape[0] // (f.pages.size * (LINE // 4)) for f in paged), default=0)
-
     def start(self, low: Any, high: Any, step: Any) -> None:
         self.memory.settle()
-        self._ask(low, self.kernel.threads.lane)
         for k in range(self.stages - 1):
             self._issue(self.s.add(low, self.s.mul(step, k)), k, high)
 
@@ -121,8 +99,6 @@ class AsyncPipeline(Staged):
         self.memory.barrier()
         self.kernel.landing.clear()  # what was fetched before the loop is older
         ahead = s.add(position, s.mul(step, self.stages - 1))
-        if lines := self._lines():
-            self._ask(ahead, lines * AHEAD)
         self._issue(ahead, self._wrap(s.add(slot, self.stages - 1)), high)
         for value, _, tile in self.loads:
             offset = s.add(s.mul(slot, tile.layout.bytes), tile.offset)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.runtime.shards.in_two import BEHIND, THERE
 from neptune_mlir.targets.warp_groups import PANEL
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Box:
     """What a tensor map is for: the tensor's number, the dimension of rows (-1: none), rows and
     columns of a box, columns of a panel, and whether the copy engine rounds f32 to TF32. No
     columns: a panel that begins at any column. `behind`: of two arrays that the tensor lies in the
-    second one (`in_two`)."""
+    second one, `there`: the one of another device (`in_two`)."""
 
     tensor: int
     down: int
@@ -37,6 +38,11 @@ class Box:
     panel: int
     rounds: bool = False
     behind: bool = False
+    there: bool = False
+
+    @property
+    def operand(self) -> str:
+        return THERE if self.there else BEHIND if self.behind else "map"
 
 
 @dataclass(frozen=True)
@@ -91,10 +97,10 @@ class Boxes:
         self.maps: dict[Box, Any] = {}
 
     def copies(
-        self, tile: BoxTile, kind: Any, together: bool, behind: Any = None
+        self, tile: BoxTile, kind: Any, together: bool, behind: Any = None, there: bool = False
     ) -> Iterator[Copy]:
         """The copies that move a tile, in one box (`together`) or panel by panel; `behind`: whether
-        it lies in the second array of two."""
+        it lies in the second array of two, `there`: whether in that of another device."""
         s, (*down, inner) = self.kernel.s, tile.dims
         rest = [tile.offsets[d] for d in reversed(range(kind.rank)) if d not in tile.dims]
         row, column = tile.offsets[down[0]] if down else 0, tile.offsets[inner]
@@ -106,7 +112,7 @@ class Boxes:
         ]  # fmt: skip
         for k, start in enumerate(starts):
             where = [s.value(x, s.i32) for x in (*start, *rest)]
-            tensor_map = self._map(box)
+            tensor_map = self._map(replace(box, there=there))
             if behind is not None:
                 tensor_map = s.select(behind, self._map(replace(box, behind=True)), tensor_map)
             yield Copy(tensor_map, where, k * (tile.apart or tile.rows) * panel * size)
@@ -120,7 +126,7 @@ class Boxes:
     def operands(self, places: Sequence[Any]) -> list[list[Any]]:
         """The tensor maps as operands of a launch; `places` of all tensors."""
         return [
-            ["map behind" if b.behind else "map", *places[b.tensor], b.down, b.rows, b.columns,
+            [b.operand, *places[b.tensor], b.down, b.rows, b.columns,
              *([] if b.panel == PANEL and not b.rounds else [b.panel]),
              *([1] if b.rounds else [])]
             for b in self.maps

@@ -17,7 +17,7 @@ from neptune_mlir.codegen.gpu.guarded import GuardedAccess
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.codegen.nvidia import guarded
-from neptune_mlir.codegen.nvidia.hopper import asm, bring_near, every_lane, unknown
+from neptune_mlir.codegen.nvidia.hopper import asm, every_lane, unknown
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.targets.gpu import MatrixInstruction
 from neptune_mlir.targets.nvidia import NvidiaTarget
@@ -124,9 +124,6 @@ class Nvidia(Chip):
 
     def arrive(self) -> None:
         self.wait(0)
-
-    def bring_near(self, pointer: Any) -> None:
-        bring_near(pointer)
 
     def start_copy(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
         if memory.can_copy(array, window):

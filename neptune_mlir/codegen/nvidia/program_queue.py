@@ -6,9 +6,7 @@ of its own number; the next it takes from a counter in global memory, so blocks 
 programs get more of them. The producer takes numbers, ahead of the consumers, and hands them and
 the grid's variables on through slots in shared memory (so the consumers divide nothing); one that
 is no program's ends the block. While the consumers finish one program, the first tiles of the
-next are on their way. Numbers that a program reads from tensors at places that its variables say
-(where its tile begins, how long its stream is) go the same way: the producer has read them when
-the consumers come to the program, and they wait for no memory.
+next are on their way.
 
 The counter belongs to the code (`COUNTERS`, zero when the code is loaded); the runtime gives
 every call one of them, for calls that run at the same time must not share one. It counts
@@ -20,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import is_inside
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir, llvm, scf
 
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 COUNTERS = "neptune_counters"
 CALLS = 1 << 16  # counters: half of them for prepared and captured calls, which may run any time
 SLOTS = 2
-MOST = 16  # numbers that a program is handed
 
 
 def declare_counters() -> None:
@@ -52,39 +48,13 @@ class ProgramQueue:
     def __init__(self, kernel: SpecializedWriter, counter: Any):
         self.kernel, self.s, self.counter = kernel, kernel.s, counter
         self.variables = list(kernel.body.arguments)[: len(kernel.bounds)]
-        self.numbers = self._numbers()
-        given = [*self.variables, *(op.results[0] for op in self.numbers)]
-        self.given = given  # values of the tile program that the producer hands on
-        self.words = 1 + len(given)  # behind a program's number
+        self.words = 1 + len(self.variables)  # a program's number and the grid's variables
         self.slots = kernel.memory.take(SLOTS * 4 * self.words)
         self.full = kernel.memory.take(SLOTS * 2 * 8)
         self.empty = self.full + SLOTS * 8
         self.programs = self.s.value(1)
         for bound in kernel.bounds:
             self.programs = self.s.value(self.s.mul(self.programs, bound))
-
-    def _numbers(self) -> list[Any]:
-        """The ops of a program, but for its loops, that read numbers of 32 bits from tensors that
-        are there when the kernel begins, at places that variables and such numbers say."""
-        found: list[Any] = []
-        for op in (o.operation for o in self.kernel.body.operations):
-            if op.name != "tensor.extract" or str(op.results[0].type) != "i32":
-                continue
-            tensor, *position = op.operands
-            there = tensor in self.kernel.arrays
-            if there and len(found) < MOST and all(self._is_known(v, found) for v in position):
-                found.append(op)
-        return found
-
-    def _is_known(self, value: Any, numbers: list[Any]) -> bool:
-        """Whether a scalar is made of variables and of numbers that are handed on."""
-        if value in self.variables or not is_inside(value, self.kernel.forall):
-            return True
-        op = value.owner.operation
-        if op in numbers:
-            return True
-        pure = op.name.startswith(("arith.", "affine."))
-        return pure and all(self._is_known(v, numbers) for v in op.operands)
 
     def start_barriers(self) -> None:
         for k in range(SLOTS):
@@ -106,20 +76,19 @@ class ProgramQueue:
         with s.scope(after):
             program, number, *inside = after.arguments
             self.kernel.place_program(program)
-            self._read_numbers()
             self._give(number, program)
             inside = list(write(inside))
             following = s.value(s.add(self._take(), blocks))  # late: who is ahead takes more
             scf.YieldOp([following, s.value(s.add(number, 1)), *inside])
         zero = s.value(0)
-        self.kernel.scalars.update(dict.fromkeys(self.given, zero))
+        self.kernel.scalars.update(dict.fromkeys(self.variables, zero))
         self._give(loop.results[1], loop.results[0])
 
     def consume(self, counts: Sequence[Any], write: Write) -> None:
         """Run what the producer has taken; `write` as in `produce`."""
         s = self.s
         kinds = [s.index] * (1 + len(counts))
-        place = [s.index] * len(self.given)
+        place = [s.index] * len(self.variables)
         loop = scf.WhileOp([*place, *kinds], [s.value(0), *counts])
         before, after = (
             r.blocks.append(*k)
@@ -133,26 +102,12 @@ class ProgramQueue:
             scf.ConditionOp(more, [*position, number, *inside])
         with s.scope(after):
             arguments = list(after.arguments)
-            for value in self.given:
-                self.kernel.scalars[value] = s.value(arguments.pop(0), value.type)
+            for variable in self.variables:
+                self.kernel.scalars[variable] = arguments.pop(0)
             number, *inside = arguments
             inside = list(write(inside))
             hopper.converge()
             scf.YieldOp([number, *inside])
-
-    def _read_numbers(self) -> None:
-        """Read what a program is handed, and what the producer reads at the same places."""
-        kernel = self.kernel
-        for op in self.numbers:
-            kernel.scalars.pop(op.results[0], None)  # (the consumers' own)
-        made: dict[Any, Any] = {}
-        for op in self.numbers:
-            made[op.results[0]] = kernel.scalar(op.results[0], made)
-        own = {tuple(op.operands): made[op.results[0]] for op in self.numbers}
-        for op in (o.operation for o in kernel.producer.operations):
-            if op.name == "tensor.extract" and tuple(op.operands) in own:
-                kernel.scalars[op.results[0]] = own[tuple(op.operands)]
-        kernel.scalars.update({op.results[0]: made[op.results[0]] for op in self.numbers})
 
     # ---- one number
 
@@ -175,13 +130,13 @@ class ProgramQueue:
         s, lane = self.s, self.s.value(self.kernel.threads.lane, self.s.i32)
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(empty, free)
-        for k, value in enumerate([program, *(self.kernel.scalars[v] for v in self.given)]):
+        for k, value in enumerate([program, *(self.kernel.scalars[v] for v in self.variables)]):
             where = s.op("arith.addi", [slot, s.constant(4 * k, s.i32)], s.i32)
             hopper.store_word(where, s.value(value, s.i32), lane)
         hopper.arrive_if_first(full, lane)
 
     def _get(self, number: Any) -> list[Any]:
-        """A program's number, the grid's variables there, and the numbers that it reads."""
+        """A program's number, and the grid's variables there."""
         slot, full, empty, parity = self._slot(number)
         hopper.wait_barrier(full, parity)
         s = self.s

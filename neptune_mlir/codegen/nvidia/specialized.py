@@ -17,7 +17,6 @@ from neptune_mlir.analysis.tiles import (
     chooses_scalars,
     element_type,
     extent_multiple,
-    is_inside,
     read_generic,
     shape_of,
     tuned,
@@ -38,7 +37,7 @@ from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProdu
 from neptune_mlir.codegen.nvidia.in_two import InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
-from neptune_mlir.codegen.nvidia.program_order import order_of
+from neptune_mlir.codegen.nvidia.program_order import LongestFirst, order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.turns import Turns
@@ -141,6 +140,8 @@ class SpecializedWriter(KernelWriter):
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
         self.order = order_of(self)
+        # programs that others on another device wait for have to come first
+        self.gives = bool(self.in_two) and isinstance(self.order, LongestFirst)
         self.program_position(block)
         self._place_rings()
         if self.resident:
@@ -307,10 +308,8 @@ class SpecializedWriter(KernelWriter):
         self.running.clear()
         self.lefts.clear()
         self.exchange.meet_again()
-        given = [] if self.queue is None else self.queue.numbers
         for op in self.body.operations:
-            if op.operation not in given:
-                self.write_op(op.operation)
+            self.write_op(op.operation)
 
     def _get(self, op: Any) -> None:
         tiles: dict[Any, Any] = self.tiles
@@ -387,9 +386,8 @@ class SpecializedWriter(KernelWriter):
         self.scalars[op.results[0]] = self.chip.in_all_lanes(s, every)
 
     def _load(self, op: Any) -> None:
-        """Vectors that registers take come where they stand, in front of waits for products; in
-        front of loops where the last loop does not read them, for they take registers as far as
-        they are read."""
+        """Vectors that registers take come where they stand, in front of waits for products; not
+        in front of a loop, through which they would take registers."""
         if op in self.vectors.places:
             self.tiles[op.results[0]] = self.vectors.load(op)
             return
@@ -399,16 +397,14 @@ class SpecializedWriter(KernelWriter):
         tile = self.tiles[value]
         if not isinstance(tile, Pending) or len(shape_of(value)) != 1:
             return
-        around = [o.operation for o in op.block.operations]
-        readers = [(use.owner.operation, use.operand_number) for use in value.uses]
-        for loop in [o for o in around if o.name == "scf.for"][-1:]:
-            if any(is_inside(v, loop) for reader, _ in readers for v in reader.results):
-                return
-        for reader, number in readers:
+        if any(other.operation.name == "scf.for" for other in op.block.operations):
+            return
+        for use in value.uses:
+            reader = use.owner.operation
             if VIA.find(reader, "") == "registers":
                 g = read_generic(reader)
                 iteration = iteration_of(reader, g.extents)
-                self.compute.registers(tile, iteration, g.maps[number])
+                self.compute.registers(tile, iteration, g.maps[use.operand_number])
 
     def _generic(self, op: Any) -> None:
         self.exchange.reducing = op

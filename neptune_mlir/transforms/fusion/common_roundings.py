@@ -67,25 +67,34 @@ def seen_rounded(
             made.add(other)
         if by(other):
             for number in _beside(nest.body, made):
-                found |= dict.fromkeys(own.get(_placed(number), ()), other)
+                found |= dict.fromkeys(own.get(number, ()), other)
     return found
 
 
 def _beside(body: Term, made: set[str]) -> Iterator[Term]:
     """What something that is made of these tensors is subtracted from, and what it scales, as a
-    coefficient that does not vary along with it, before it is subtracted."""
+    coefficient that does not vary along with it, before it is subtracted; each as `_placed`."""
+    found = body.memo.get("beside")
+    if found is None:  # asked for each reduction of a program
+        found = body.memo["beside"] = tuple(_pairs(body))
+    for taken, numbers in found:
+        if not made.isdisjoint(taken):
+            yield from numbers
+
+
+def _pairs(body: Term) -> Iterator[tuple[frozenset[str], tuple[Term, ...]]]:
+    """The tensors that something is made of, and what stands beside it (see `_beside`)."""
     for n in (n for n in T.walk(body) if n.op in SUMS):
         for own, taken in (n.args, n.args[::-1]):
-            if _reads(taken, made):
-                yield from _added(own)
+            yield _tensors(taken), tuple(map(_placed, _added(own)))
             if own.op == "mul":
                 for scaled, by in (own.args, own.args[::-1]):
-                    if _reads(by, made) and by.axes < scaled.axes and _is_scaled(scaled):
-                        yield scaled
+                    if by.axes < scaled.axes and _is_scaled(scaled):
+                        yield _tensors(by), (_placed(scaled),)
 
 
-def _reads(t: Term, tensors: set[str]) -> bool:
-    return any(r.attr in tensors for r in T.reads(t))
+def _tensors(t: Term) -> frozenset[str]:
+    return frozenset(r.attr for r in T.reads(t))
 
 
 def _is_scaled(t: Term) -> bool:

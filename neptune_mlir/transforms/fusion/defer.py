@@ -25,11 +25,13 @@ from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.numerics.accept import Definition, TestedChain
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.moved import moved
 from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.common_roundings import seen_rounded
+from neptune_mlir.transforms.fusion.exponents import summed_with_own_weights
 from neptune_mlir.transforms.fusion.inline_maps import inlined, kept_maps
 from neptune_mlir.transforms.fusion.plan import plan_fusions
 from neptune_mlir.transforms.fusion.whole import is_small, wrong_in
@@ -37,6 +39,8 @@ from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
 KEPT = 64  # decisions that are remembered
+# of sums that overflow where those of the program do not
+UNSEEN = "fused with what it reads, it may leave the range of its type, and no test would see it"
 ROUNDS = 3  # plans that are made, each with fewer factors that move,
 MORE_ROUNDS = 16  # and, of programs that are judged as a whole, with fewer fusions
 
@@ -155,19 +159,26 @@ def forget() -> None:
 def _decide(function: Any, numerics: str) -> Decision:
     decision = Decision()
     whole = is_small(NestProgram(function))
-    for round in range(ROUNDS + whole * MORE_ROUNDS):
+    unseen = set() if whole else set(summed_with_own_weights(NestProgram(function)))
+    for round in range(ROUNDS + bool(unseen) + whole * MORE_ROUNDS):
         trial = function.operation.clone()
         program = NestProgram(trial)
         before = {key: nest.body for key, nest in program.nests.items()}
         rests = _defer_all(program, numerics, decision.kept)
-        if not rests and not whole:
+        if not rests and not whole and not unseen:
             return decision
+        if rests.keys() & unseen:
+            decision.kept |= rests.keys() & unseen
+            continue
         alive = program.needed()
         erase_dead(program.block)
+        sources = {key for made in moved(program, alive).values() for key in made.sources}
         now = NestProgram(trial)
-        tensors = {r.attr for body in before.values() for r in T.reads(body)} - set(before)
+        tensors = {r.attr for body in before.values() for r in T.reads(body)} | sources
+        tensors -= set(before)
         keys = {key: now.values.key(program.values[key]) for key in (*alive, *tensors)}
         written = Written(before, rests, program.nests, keys)
+        decision.apart |= {keys[k]: UNSEEN for k in unseen if k in keys}
         _mark(now, decision)
         plan = plan_fusions(now, numerics, written)
         decision.tested, decision.unknown = written.tested, written.unknown

@@ -2,8 +2,10 @@
 """Programs as `algebra.numerics.whole` judges them: nests, and streams to be, on small extents.
 
 A program that is not modelled altogether, or is too large, is not judged as a whole: then the
-stress test of each chain alone decides. Not modelled are positions other than loops and constants
-(digits, lookups), combiners of the program's own and 64-bit floats beside others.
+stress test of each chain alone decides, and no factor moves out of a sum whose weights are made of
+what it sums (`exponents`). Not modelled are combiners of the program's own and 64-bit floats beside
+others. What ops between nests make (`moved`) is evaluated, too. Scans, sorts and the like are not,
+nor other shapes where small extents are not those of one tensor: these results are inputs.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from neptune_mlir.algebra.numerics.accept import SHORT
 from neptune_mlir.algebra.numerics.accuracy import EPSILON
 from neptune_mlir.algebra.numerics.alike import digest
 from neptune_mlir.algebra.numerics.stress import positions
-from neptune_mlir.algebra.numerics.stress_inputs import scores_of
 from neptune_mlir.algebra.numerics.whole import (
     NestStep,
     Step,
@@ -26,10 +27,10 @@ from neptune_mlir.algebra.numerics.whole import (
     WholeProgram,
     wrong_values,
 )
-from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.op_names import VIEWS
-from neptune_mlir.dialects.program import ExtentClasses, NestProgram, top_level_op
+from neptune_mlir.analysis.moved import leaves_to, moved
+from neptune_mlir.dialects.program import ExtentClasses, NestProgram
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.exponents import exponents_of, summed_with_own_weights
 from neptune_mlir.transforms.fusion.plan import Fusion
 from neptune_mlir.transforms.fusion.written import Written
 
@@ -47,43 +48,12 @@ CROWDED = 64
 MOST = 20  # reductions of a program that is judged as a whole
 
 
-def exponents_of(program: NestProgram) -> frozenset[str] | None:
-    """The tensors that no nest makes and that exponents are made of, other than through a sum: as
-    nests read them, and the arguments that these are under another shape. None where something that
-    moves elements comes between."""
-    outside = {program.values.key(a) for a in program.block.arguments}
-    reads = {
-        k: set() if n.combiner == "add" else {r.attr for r in T.reads(n.body)}
-        for k, n in program.nests.items()
-    }
-    pending = set().union(*(scores_of([n.body]) for n in program.nests.values()))
-    seen: set[str] = set()
-    while pending:
-        key = pending.pop()
-        seen.add(key)
-        if key in outside:
-            continue
-        if key not in reads:
-            owner = program.values[key].owner
-            if owner.name not in VIEWS:
-                return None
-            reads[key] = {program.values.key(owner.operands[0])}
-        pending |= reads[key] - seen
-    return frozenset(seen - set(program.nests))
-
-
 def is_small(program: NestProgram) -> bool:
     """Whether a program is judged as a whole."""
     reductions = [n for n in program.nests.values() if n.kind == "reduce"]
-    modelled = all(_is_modelled(program, n.body) for n in program.nests.values())
     wide = {n.dtype == "f64" for n in program.nests.values() if T.is_float(n.dtype)}
     custom = any(n.combiner == "custom" for n in reductions)
-    return 0 < len(reductions) <= MOST and modelled and not custom and wide == {False}
-
-
-def _is_modelled(program: NestProgram, body: Term) -> bool:
-    positions = [i for r in T.reads(body) for i in r.args]
-    return all(i.op == "index" or (i.is_const and i.value == 0) for i in positions)
+    return 0 < len(reductions) <= MOST and not custom and wide == {False}
 
 
 class SmallProgram:
@@ -96,6 +66,10 @@ class SmallProgram:
     def __init__(self, program: NestProgram, streamed: Iterable[tuple[str, int]]):
         self.program = program
         self.classes = ExtentClasses(program)
+        self.moved = moved(program)
+        for key, made in self.moved.items():
+            for dim, other in made.equal:
+                self.classes.join((key, dim), other)
         self._long = {self.classes.of_loop(key, loop) for key, loop in streamed}
         compared = [group for key, nest in program.nests.items() for group in self._compared(key)]
         for _ in compared:  # what is compared with something long is as long
@@ -106,7 +80,9 @@ class SmallProgram:
         wide = sum(self.classes.static(c) not in range(1, NARROW + 1) for c in others)
         self._few = FEW[min(wide, len(FEW) - 1)]
         self._crowded = self._crowded_of(others)
-        self.steps = [self._nest_step(key) for key in program.nests]
+        self.moved = {key: m for key, m in self.moved.items() if m.body is not None or
+                      m.fits(self._shape(key), self._shape(m.source))}  # fmt: skip
+        self.steps = [*map(self._nest_step, program.nests), *map(self._moved_step, self.moved)]
 
     def _crowded_of(self, others: set[Any]) -> set[Any]:
         """The classes of narrow loops that nothing reduces, where a nest has many points along
@@ -150,6 +126,11 @@ class SmallProgram:
         nest = self.program.nests[key]
         return NestStep(key, nest.combiner, nest.body, self.extents(key), nest.result_axes)
 
+    def _moved_step(self, key: str) -> NestStep:
+        made, shape = self.moved[key], self._shape(key)
+        body = made.term(shape, self._shape(made.source) if made.body is None else ())
+        return NestStep(key, None, body, shape, tuple(range(made.rank)))
+
     def fused_steps(self, fusions: Sequence[Fusion]) -> list[Step]:
         """The program with these chains fused; what they took in is also there as it was."""
         streams = [self._stream_step(f) for f in fusions]
@@ -171,15 +152,19 @@ class SmallProgram:
     def whole(self) -> WholeProgram:
         """What the program reads and gives."""
         program, nests = self.program, self.program.nests
+        made = nests.keys() | self.moved.keys()
         inputs: dict[str, tuple[tuple[int, ...], str]] = {}
         scalars: dict[Any, float] = {}
-        for nest in nests.values():
-            for n in T.walk(nest.body):
-                if n.op == "read" and n.attr not in nests:
+        for step in self.steps:
+            for n in T.walk(step.body):
+                if n.op == "read" and n.attr not in made:
                     inputs[n.attr] = self._shape(n.attr), n.dtype
                 elif n.op == "sym":
                     scalars[n.attr] = self._number(program.values[n.attr], n.dtype)
-        results = {key: nest.dtype for key, nest in nests.items() if self._is_result(key)}
+        results = {
+            key: nest.dtype for key, nest in nests.items()
+            if leaves_to(program, program.values[key], self.moved)
+        }  # fmt: skip
         through = self._rounded()
         rounded = {key: through[key] for key in results}
         exponents = exponents_of(program)
@@ -188,12 +173,22 @@ class SmallProgram:
 
     def _rounded(self) -> dict[str, str]:
         """Of each value the narrowest floats that it, or what it is made of, is rounded to."""
+        bodies = {key: (nest.body, nest.dtype) for key, nest in self.program.nests.items()}
+        bodies |= {step.key: (step.body, self.moved[step.key].dtype)
+                   for step in self.steps if step.key in self.moved}  # fmt: skip
         found: dict[str, str] = {}
-        for key, nest in self.program.nests.items():
-            types = [nest.dtype, *(n.dtype for n in T.walk(nest.body) if n.op == "cast")]
-            types += [found[r.attr] for r in T.reads(nest.body) if r.attr in found]
-            floats = [t for t in types if t in EPSILON]
-            found[key] = max(floats, key=EPSILON.__getitem__, default=nest.dtype)
+
+        def least(key: str) -> str:
+            if key not in found:
+                body, dtype = bodies[key]
+                types = [dtype, *(n.dtype for n in T.walk(body) if n.op == "cast")]
+                types += [least(r.attr) for r in T.reads(body) if r.attr in bodies]
+                floats = [t for t in types if t in EPSILON]
+                found[key] = max(floats, key=EPSILON.__getitem__, default=dtype)
+            return found[key]
+
+        for key in bodies:  # in the order of the program: no long way back
+            least(key)
         return found
 
     def renamed(self, definition: WholeProgram, keys: Mapping[str, str]) -> WholeProgram | None:
@@ -210,13 +205,6 @@ class SmallProgram:
         """A number for a scalar: an extent where it is one."""
         return float(self.size(self.classes.of_value(value, self.program))
                      if dtype == "index" else LENGTH)  # fmt: skip
-
-    def _is_result(self, key: str) -> bool:
-        """Whether something that is no nest reads what a nest makes."""
-        inside = {nest.op.operation for nest in self.program.nests.values()}
-        users = {top_level_op(use.owner, self.program.block)
-                 for use in self.program.values[key].uses}  # fmt: skip
-        return any(user.name != "tensor.dim" for user in users - inside)
 
 
 @dataclass(frozen=True)
@@ -250,7 +238,8 @@ def wrong_in(
     definition = before.whole()
     whole = after.renamed(definition, written.keys)
     if whole is None or not whole.inputs:
-        return None
+        own = written.rests.keys() & summed_with_own_weights(program)
+        return Wrong("it cannot be compared with the program", frozenset(own)) if own else None
 
     def wrong(fusions: Sequence[Fusion]) -> str:
         return wrong_values(definition, before.steps, whole, after.fused_steps(fusions))

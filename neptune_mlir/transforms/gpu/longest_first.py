@@ -15,15 +15,6 @@ last ones are short ("longest processing time first"). All chunks of a sequence 
 A kernel ahead finds the order, a thread for each sequence: its rank is the number of those that are
 longer, or as long and in front of it. So no result depends on the order, and none changes.
 
-Programs that stay on their multiprocessors and take others from a queue have an order already, in
-which neighbours share what they stream, and the last of which are sorted by the grid's last
-variable (`program_order`). Where kernels ahead found how long the stream of each point of that
-variable is (tiles of ragged rows), the points are put in order, shortest first, for it runs down:
-
-    %t' = order[%t]
-
-There may be many of them, so a program finds the rank of one, its threads side by side.
-
 That kernel costs a launch, and each program a read, so they are for launches that gain: some
 program can have over LONG points of the stream (or TILES tiles), there are more programs than
 multiprocessors (of streams of bytes: than run at once), and no more than MOST sequences, for each
@@ -35,30 +26,20 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested, owner
-from neptune_mlir.dialects.attributes import (
-    CHIP,
-    KERNEL,
-    OF_MASK,
-    POINTS,
-    RESIDENT,
-    TARGET,
-    WARPS,
-)  # fmt: skip
+from neptune_mlir.dialects.attributes import CHIP, KERNEL, OF_MASK, POINTS, TARGET, WARPS
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
-from neptune_mlir.ir.bindings import arith, ir, linalg, scf, tensor
+from neptune_mlir.ir.bindings import arith, ir, scf, tensor
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.resources import waiting
 from neptune_mlir.transforms.gpu.points_to_kernels import THREADS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import grid_bounds
-from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, pad, slice_operands
+from neptune_mlir.transforms.tiling.slices import slice_operands
 
 LONG, TILES = 1024, 32  # points of the longest stream of a program, or tiles of few of them
 MOST = 256  # sequences
-ROUNDS = 8  # programs for each multiprocessor that stay: of launches that tiles are sorted for
-SIDE = 128  # tiles that a program compares its own with at a time
 LARGEST = 2**31 - 1  # what a number of 32 bits can say
 
 
@@ -85,10 +66,6 @@ class _Launch:
         self.loops = [op.operation for op in self.body.operations if op.operation.name == "scf.for"]
 
     def put_in_order(self) -> None:
-        stays, last = RESIDENT.on(self.forall), len(self.variables) - 1
-        if stays and last and self._dimension(found=True) == last:
-            self._sort_tiles(last)
-            return
         at = self._dimension()
         if at is None:
             return
@@ -104,9 +81,8 @@ class _Launch:
             for use in uses[variable]:
                 use.owner.operation.operands[use.operand_number] = value
 
-    def _dimension(self, found: bool = False) -> int | None:
-        """The variable by which arguments are read that the ends of streams depend on; `found`:
-        or what kernels ahead made."""
+    def _dimension(self) -> int | None:
+        """The variable by which arguments are read that the ends of streams depend on."""
         read: set[int] = set()
         waiting = [v for loop in self.loops for v in list(loop.operands)[:2]]
         seen = set()
@@ -121,9 +97,7 @@ class _Launch:
             if op.name == "tensor.extract":
                 source, *position = op.operands
                 kind = ir.RankedTensorType(source.type)
-                made = owner(source)
-                there = made is None or (found and made.name == "scf.forall")
-                if not there or str(kind.element_type) != "i32":
+                if owner(source) is not None or str(kind.element_type) != "i32":
                     return None
                 if len(position) != 1 or position[0] not in self.variables:
                     return None
@@ -214,103 +188,6 @@ class _Launch:
                 place = slice_operands([loop.results[0]], [1])
                 tensor.ParallelInsertSliceOp(own, ahead.inner_iter_args[0], *place)
         return ahead.results[0]
-
-    def _sort_tiles(self, last: int) -> None:
-        """Put the points of the grid's last variable in order."""
-        variable, extent = self.variables[last], self.bounds[last]
-        uses = list(variable.uses)
-        with ir.InsertionPoint(self.forall):
-            programs: Index = 1
-            for bound in self.bounds:
-                programs = ix.mul(programs, bound)
-            chip = ir.Operation.create(MULTIPROCESSORS, results=[ir.IndexType.get()]).results[0]
-            count = ix.where_less(ix.scale(chip, ROUNDS), programs, extent, 0)
-            order = self._ranks(last, count)
-        with ir.InsertionPoint(self.body.operations[0]):
-            sorted_ = arith.CmpIOp(arith.CmpIPredicate.slt, ix.value(0), ix.value(count)).result
-            place = tensor.extract(order, [variable])
-            place = arith.index_cast(ir.IndexType.get(), place)
-            tile = arith.SelectOp(sorted_, place, variable).result
-        for use in uses:
-            use.owner.operation.operands[use.operand_number] = tile
-
-    def _ranks(self, at: int, count: Index) -> Any:
-        """Emit the kernel ahead; returns the points of a variable of the grid, shortest first."""
-        number, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
-        extent = self.bounds[at]
-        start = tensor.empty([extent], number)
-        mapping = [ir.Attribute.parse("#gpu.block<linear_dim_0>")]
-        ahead = scf.ForallOp([0], [count], [1], [start], mapping=ir.ArrayAttr.get(mapping))
-        KERNEL.set(ahead.operation, f"{KERNEL.find(self.forall, 'kernel')}_order")
-        OF_MASK.set(ahead.operation)
-        (one,) = ahead.induction_variables
-        reads = self._reads()
-        with ir.InsertionPoint(ahead.body):
-            zero = {v: ix.value(0) for k, v in enumerate(self.variables) if k != at}
-            mine = ix.value(self._length({**zero, self.variables[at]: one}))
-            none = arith.constant(number, ir.IntegerAttr.get(number, 0))
-            sum_ = linalg.fill(none, outs=[tensor.empty([], number)])
-            loop = scf.ForOp(ix.value(0), ix.value(extent), ix.value(SIDE), [sum_])
-            with ir.InsertionPoint(loop.body):
-                first = loop.induction_variable
-                valid = ix.minimum(SIDE, ix.sub(extent, first))
-                tile = Tile(SIDE, first, valid)
-                tiles = [
-                    pad(extract_slice(read.operands[0], [first], [valid], [0]), [tile])
-                    for read in reads
-                ]
-                made = self._count(at, mine, one, first, reads, tiles, loop.inner_iter_args[0])
-                scf.YieldOp([made])
-            rank = arith.index_cast(index, tensor.extract(loop.results[0], []))
-            own = arith.index_cast(number, one)
-            own = linalg.fill(own, outs=[tensor.empty([], number)])
-            parallel = scf.InParallelOp()
-            with ir.InsertionPoint(parallel.block):
-                place = slice_operands([rank], [1])
-                tensor.ParallelInsertSliceOp(own, ahead.inner_iter_args[0], *place)
-        return ahead.results[0]
-
-    def _count(
-        self, at: int, mine: Any, one: Any, first: Any, reads: list[Any], tiles: list[Any],
-        before: Any,
-    ) -> Any:  # fmt: skip
-        """Emit the sum, over a tile of points, of those in front of one."""
-        d = ir.AffineDimExpr.get(0)
-        maps = [ir.AffineMap.get(1, 0, [d])] * len(tiles) + [ir.AffineMap.get(1, 0, [])]
-        made = linalg.GenericOp(
-            [before.type], tiles, [before],
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
-            ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<reduction>")]),
-        )  # fmt: skip
-        number = ir.IntegerType.get_signless(32)
-        block = made.regions[0].blocks.append(*[number] * (len(tiles) + 1))
-        with ir.InsertionPoint(block):
-            *elements, found = block.arguments
-            other = ix.value(ix.add(first, linalg.IndexOp(0).result))
-            zero = {v: ix.value(0) for k, v in enumerate(self.variables) if k != at}
-            known = {read.results[0]: x for read, x in zip(reads, elements, strict=True)}
-            its = self._length({**zero, self.variables[at]: other, **known})
-            # (the later of two that are as long stands behind the other)
-            limit = ix.where_less(other, one, ix.add(mine, 1), mine)
-            more = ix.where_less(its, limit, 1, 0)
-            more = ix.where_less(other, self.bounds[at], more, 0)
-            linalg.YieldOp([arith.addi(found, arith.index_cast(number, ix.value(more)))])
-        return made.results[0]
-
-    def _reads(self) -> list[Any]:
-        """The ops that read what says how long the streams are."""
-        found: dict[Any, None] = {}
-        waiting = [v for loop in self.loops for v in list(loop.operands)[:2]]
-        while waiting:
-            value = waiting.pop()
-            if value in self.variables or not is_inside(value, self.forall):
-                continue
-            op = owner(value)
-            if op.name == "tensor.extract":
-                found[op] = None
-            else:
-                waiting += op.operands
-        return list(found)
 
     def _places(self, at: int, order: Any, count: Index) -> list[Any]:
         """In the kernel: what its variables up to `at` are instead."""

@@ -261,3 +261,13 @@ def test_determinants_are_refused_by_name(function):
     """torch-mlir chooses no pivots: NaN for [[0, 1], [2, 3]]."""
     with pytest.raises(InputError, match=r"linalg_(slog)?det' has no lowering that chooses pivots"):
         from_torch(lambda x: function(x), (torch.tensor([[0.0, 1.0], [2.0, 3.0]]),))
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_long_recurrences_are_refused_by_name(kind):
+    """Each step is written out: a sequence of 512 steps in 6 layers took hours, without a word."""
+    layers = kind(2, 2, 3, bidirectional=True, batch_first=True)
+    with pytest.raises(InputError, match=r"100 elements in 3 layers .* in 600 steps") as caught:
+        from_torch(lambda x: layers(x)[0], (torch.randn(1, 100, 2),), raised=False)
+    assert f"torch.aten.{kind.__name__.lower()}.input" in caught.value.message and caught.value.loc
+    from_torch(lambda x: layers(x)[0], (torch.randn(1, 2, 2),), raised=False)

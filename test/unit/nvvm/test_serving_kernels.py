@@ -195,21 +195,6 @@ def test_addresses_of_a_page_are_sums():
         assert all(moves_along(bad, r, 2) is None for r in rows)
 
 
-def test_tiles_of_ragged_rows_come_longest_first(monkeypatch):
-    """Blocks that stay take those of a head in the order of their keys."""
-    monkeypatch.setattr(longest_first, "ROUNDS", 0)
-    rng = np.random.default_rng(0)
-    queries, keys = [70, 0, 1, 130], [75, 4, 0, 140]
-    starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
-    q = rng.standard_normal((sum(queries), 2, 64)).astype(np.float16)
-    k, v = (rng.standard_normal((sum(keys), 1, 64)).astype(np.float16) for _ in range(2))
-    kernel = Specialised(ops.ragged_attention(head_dim=64, group=2, dtype="f16"))
-    assert any(x.kernel.endswith("_order") for x in kernel.plan.launches)
-    out = kernel(q, k, v, *starts)
-    for mine, wanted, _ in ragged_sequences(q, k, v, *starts):
-        np.testing.assert_allclose(out[mine], wanted, atol=2e-3)
-
-
 def ragged_arguments(queries, keys):
     rng = np.random.default_rng(0)
     starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
