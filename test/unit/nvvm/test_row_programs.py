@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS, WARP_TILES
+from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
 from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
@@ -34,17 +35,6 @@ def lowered(name, cols=None, dtype="f32"):
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     found = {case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")}
     return program, {"": base, **found}
-
-
-@cache
-def lowered_chunks(name, dtype):
-    """`lowered`, for rows of whole chunks."""
-    program = getattr(ops, name)(dtype=dtype)
-    raised, _ = RaisedProgram(program.to_mlir(), name).of_chunks()
-    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
-    return program, {
-        case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")
-    }
 
 
 def close(name, knob, rows, cols, *, known=False, dtype="f32", **choices):
@@ -98,19 +88,22 @@ def test_a_warp_has_a_row_that_is_read_once(rows, cols, warps):
     assert target.start() < code.index("nvvm.shfl")
 
 
-def test_rows_that_are_read_once_of_whole_chunks():
-    program, found = lowered_chunks("cross_entropy", "bf16")
-    tiles = {n for n in WARP_TILES if f"most:{n}" in found}
-    assert tiles == set(WARP_TILES)
-    assert not {n for n in WARP_TILES if n not in SHORT_ROWS} & {
-        n for n in WARP_TILES if f"most:{n}" in lowered("cross_entropy")[1]
-    }
-    run = Simulated(found["most:1280"].copy().module, target="sm_90a")
-    random = np.random.default_rng(0)
-    x = bf16_round(random.standard_normal((5, 1032)).astype(np.float32))
-    target = random.integers(0, 1032, 5)
-    wanted = program.reference(x.astype(float), target)
-    assert np.linalg.norm(run(x, target) - wanted) <= 5e-3 * np.linalg.norm(wanted)
+@pytest.mark.parametrize(
+    ("name", "cols", "tile"),
+    [
+        ("rms_norm", 65536, 32768),
+        ("layer_norm", 98304, 32768),
+        ("rms_norm", 57344, 8192),
+        ("softmax", 65536, 8192),
+    ],
+)
+def test_long_rows_in_parts_of_many_warps(name, cols, tile):
+    """Where a large tile divides a row, and no functions are held: so few programs run at once that
+    near caches have the rows of all when these are read again."""
+    program = getattr(ops, name)(dtype="bf16", cols=cols)
+    module, _ = compiler.lower_text(program.to_mlir(), name, "sm_90a", None, "fused", "")
+    assert f"neptune.tile = array<i64: 1, {tile}>" in str(module)
+    assert ("warps = 16" in str(module)) == (tile == 32768)
 
 
 def test_which_calls_take_them():
