@@ -312,7 +312,7 @@ def test_of_the_inputs_that_are_drawn_again_the_worst_are_judged():
 
 
 def test_inputs_that_lack_numbers_for_certain_are_judged_before_those_of_luck():
-    """Of 60 names one draw each is judged where all are infinite; not those that no luck excuses."""
+    """Of 60 names one draw each, where all are infinite, and those that no luck excuses."""
     cases = [HostileCall(f"{name}", ()) for name in range(60) for _ in range(9)]
     lacking = np.zeros(len(cases), int)
     lacking[[5, 7, 100]] = 1, 3, 2
