@@ -6,6 +6,7 @@
 * Aligned rows (`neptune.alignable`): where tensors that hold something for each score have rows
   whose length only a call knows, and these are aligned to 16 bytes. Such a call needs no copy of
   the tensor, which the image asks for (`alignment`); other calls take the rest.
+* Part of a tile: where streams have no more points than a small tile, tiles are small.
 * Few programs: where a launch would leave half of the chip idle, smaller tiles make more; yet
   smaller ones where streams are short.
 * Short parts: where tiles of rows begin with a sequence (`cut-rows`), and sequences and their keys
@@ -40,7 +41,13 @@ from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.product_cases import Fastest, argument_of, tiles_worth
-from neptune_mlir.pipelines.short_calls import VISIT_ALL, WORTH, looks_at_data, visited_tiles
+from neptune_mlir.pipelines.short_calls import (
+    VISIT_ALL,
+    WORTH,
+    looks_at_data,
+    stream_length,
+    visited,
+)
 from neptune_mlir.runtime.plan import Expression, Launch, Plan
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.product_tiles import Product, ProductTile
@@ -52,6 +59,7 @@ from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 SHORT = 1024  # points of a stream
 SHORT_PART = 2  # tiles of rows, and of a stream, of a part that is short
 SMALL = 16  # rows of the smallest product
+SMALL_TILE = 64  # points of a stream
 MERGED = (128, 64, 32, 16)  # rows of tiles of merged rows: each holds all rows of some calls
 PORTABLE = 64  # of these, the most that programs have which warps cannot share
 ANY_CALL = ["le", 1, ["multiprocessors"]]  # that can do without copies
@@ -145,12 +153,17 @@ def short_parts(module: Any) -> tuple[Case, ...]:
     return (Case(PLAIN_TILES, ["or", ["le", parts, 2], ["and", rows, streamed]]),)
 
 
-def visited(module: Any) -> Expression | None:
-    """How many tiles a program visits at most, of a fused program whose only stream is whole."""
-    found = streams(module)
-    if len(found) != 1 or isinstance(found[0].operation.parent.opview, N.PrivateOp):
-        return None
-    return visited_tiles(found[0], stream_length(module))
+def part_of_tile(module: Any) -> tuple[Case, ...]:
+    """Calls whose streams have no more points than a small tile, of a fused program that multiplies
+    matrices in larger ones: what is empty of a tile takes time and registers as the rest does."""
+    length = stream_length(module)
+    if length is None or isinstance(length, int):
+        return ()
+    (stream,) = streams(module)
+    size = TILE.of(stream.operation)[stream.axis.value]
+    if size <= SMALL_TILE or not streams_products(stream):
+        return ()
+    return (Case(f"stream:{SMALL_TILE}", ["le", length, SMALL_TILE]),)
 
 
 def few_tiles(module: Any, few: str = "") -> tuple[Case, ...]:
@@ -359,21 +372,6 @@ def streams_bytes(module: Any) -> bool:
     return widths == {1}
 
 
-def stream_length(module: Any) -> Expression | None:
-    """How long the stream of a fused program is that has one: a number, or a dimension of an
-    argument; None where it is neither."""
-    found = streams(module)
-    if len(found) != 1:
-        return None
-    (stream,) = found
-    known = list(stream.domain)[stream.axis.value]
-    if known != DYNAMIC:
-        return int(known)
-    dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
-    place = argument_of(list(stream.extents)[dynamic.index(stream.axis.value)])
-    return None if place is None else ["dim", *place]
-
-
 class Conditions:
     """Which calls the variants of a program are for, by their plans."""
 
@@ -515,9 +513,9 @@ def _in_parts(variant: Plan) -> Launch:
 
 def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     """Calls that are to take smaller tiles because their launch has few programs: with streams of
-    any length if it leaves half of the multiprocessors idle. Where blocks share one, those with
-    short streams too of which all its programs run at once: they wait less for the first and the
-    last product.
+    any length if it leaves half of the multiprocessors idle, with short ones if a smaller tile has
+    all rows that a larger one would. Where blocks share a multiprocessor, those with short streams
+    too of which all its programs run at once: they wait less for the first and the last product.
 
     Args:
         plan: of the program for any call, one kernel.
@@ -525,7 +523,11 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     """
     multiprocessors = ["multiprocessors"]  # of the device that is called
     idle = ["le", ["mul", 2, _programs(plan)], multiprocessors]
-    if case.blocks == 1 or case.length is None:
+    if case.length is None:
+        return idle
+    holds = ["and", ["le", case.length, SHORT], ["le", _programs(variant), _programs(plan)]]
+    idle = ["or", idle, holds]
+    if case.blocks == 1:
         return idle
     at_once = ["le", _programs(variant), ["mul", case.blocks, multiprocessors]]
     fits = ["and", ["le", case.length, SHORT], at_once]

@@ -41,15 +41,15 @@ from neptune_mlir.pipelines.cases import (
     merged_rows,
     one_chunk,
     one_row,
+    part_of_tile,
     product_tiles,
     short_parts,
     short_streams,
-    stream_length,
     streams_bytes,
-    visited,
 )
 from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.runner import Step
+from neptune_mlir.pipelines.short_calls import stream_length, visited
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
 from neptune_mlir.runtime.plan import Expression
@@ -155,6 +155,7 @@ class Lowering:
         self.cases = (
             *longer(self.module), *least_rows(self.module, self.way.rows), *short,
             *(short_parts(self.module) if some else ()),
+            *(part_of_tile(self.module) if self.way.few and schedule == "streamed" else ()),
         )  # fmt: skip
         self.cut_cases = ()
         if self.way.cut:

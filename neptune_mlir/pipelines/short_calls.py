@@ -13,8 +13,11 @@ from typing import Any
 
 from neptune_mlir.analysis.fused_nests import read_live
 from neptune_mlir.analysis.masks import begins_known, conjuncts, constraints
+from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import TILE
-from neptune_mlir.dialects.nests import Values
+from neptune_mlir.dialects.nests import DYNAMIC, Values
+from neptune_mlir.dialects.program import streams
+from neptune_mlir.pipelines.product_cases import argument_of
 from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.transforms.fusion.privatize import live_tiles
 
@@ -43,3 +46,26 @@ def looks_at_data(stream: Any) -> bool:
         if not part.is_const and (forms is None or not begins_known(forms, stream.axis.value)):
             return True
     return False
+
+
+def visited(module: Any) -> Expression | None:
+    """How many tiles a program visits at most, of a fused program whose only stream is whole."""
+    found = streams(module)
+    if len(found) != 1 or isinstance(found[0].operation.parent.opview, N.PrivateOp):
+        return None
+    return visited_tiles(found[0], stream_length(module))
+
+
+def stream_length(module: Any) -> Expression | None:
+    """How long the stream of a fused program is that has one: a number, or a dimension of an
+    argument; None where it is neither."""
+    found = streams(module)
+    if len(found) != 1:
+        return None
+    (stream,) = found
+    known = list(stream.domain)[stream.axis.value]
+    if known != DYNAMIC:
+        return int(known)
+    dynamic = [k for k, extent in enumerate(stream.domain) if extent == DYNAMIC]
+    place = argument_of(list(stream.extents)[dynamic.index(stream.axis.value)])
+    return None if place is None else ["dim", *place]

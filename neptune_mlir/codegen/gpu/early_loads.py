@@ -6,6 +6,9 @@ kernel before it left, that is one load behind the other: the sums wait for the 
 parts of a result for a barrier. It waits for the second-level cache each time, and does little
 else. So a program without a loop asks for all that other kernels made before it waits for any of
 it, where a thread has room for that.
+
+What takes few registers of a thread (a number for each row, a target) is asked for first in any
+program without a loop: else the program waits for it alone, once its rows are reduced.
 """
 
 from __future__ import annotations
@@ -30,13 +33,14 @@ if TYPE_CHECKING:
 
 LOADS = ("tensor.extract_slice", "tensor.pad")
 WORD = 4  # bytes of a register
+LITTLE = 8  # registers of a thread that any tile may take first
 MOST = 64  # registers of a thread that wait for what was asked for
 
 
 def load_early(writer: KernelWriter) -> list[Any]:
-    """Load the tiles of a program without loops, if most of them are of what other kernels made.
-    Returns the loads that are written then, and leaves in `writer.early` the registers of a thread
-    that they take."""
+    """Load the tiles of a program without loops, if most of them are of what other kernels made;
+    else the small ones. Returns the loads that are written then, and leaves in `writer.early` the
+    registers of a thread that they take."""
     ops = [op.operation for op in writer.body.operations]
     loads = [op for op in ops if op.name in LOADS and _is_load(writer, op)]
     if any(op.name.startswith("scf.for") and op != ops[-1] for op in ops):
@@ -55,7 +59,11 @@ def load_early(writer: KernelWriter) -> list[Any]:
     made = sum(n for (value, _), n in uses.items() if _is_of_kernel(writer, value))
     words = sum(uses.values())
     if 2 * made <= words or words > MOST:
-        return []
+        uses = {use: n for use, n in uses.items() if n <= LITTLE}
+        words = sum(uses.values())
+        if words > MOST:
+            return []
+        loads = [op for op in loads if any(owner(value) == op for value, _ in uses)]
     for op in loads:
         writer.write_op(op)
     for value, layout in uses:

@@ -16,7 +16,9 @@ Where only a call knows the length, kernels for several lengths stand side by si
 time: there a row that is read again has one tile, the last reads of which come from near caches,
 and a row that is read once has small tiles, so that many programs load while others compute. For
 rows of up to 3072 elements (of whole chunks: 512) there are kernels beside these in which one tile
-has a whole row (SHORT_ROWS): no loops, one load, and masks. All tables were measured on an H200.
+has a whole row (SHORT_ROWS): no loops, one load, and masks. Where the length is known, each of such
+rows that are read once is a warp's (WARP_ROWS): all of it is under way at once, and nothing is
+joined; with the masks of other lengths that was slower. All tables were measured on an H200.
 """
 
 from __future__ import annotations
@@ -42,10 +44,14 @@ ROW_TILES = ((3072, 1, 4096), (512, 1, 1024), (0, 4, 256))
 # the same for rows of whole chunks: those that are read again, and those that are read once
 AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1, 1024), (0, 4, 256))
 ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
+PART, PART_WARPS = 8 * ROW, 16  # of rows that it divides
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
 # rows of a tile that has all of each, by their length: powers of two, and 3/4 of some
 SHORT_ROWS = {256: 4, 384: 8, 512: 8, 768: 4, 1024: 4, ROW // 2: 1, 3072: 1}
+# of known lengths, of whole chunks, read once: a warp has all of one
+WARP_ROWS = range(513, 3072 + 1)
+FEW_ELEMENTS = 6 * 256  # of a row up to which several are a program's
 ONCE_ROW = 1024  # the longest of these that is read once: larger tiles hold back what is next
 WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
@@ -99,6 +105,8 @@ def row_tile(
         if not streamed:  # nothing is kept but a number for each row
             rows = max(rows, ROW // elements)
         return rows, min(most, elements) if most < ROW or tiles is ROW_TILES else elements, starts
+    if wide and streamed and is_of_warps(op, nests, axis):
+        return 4 if extent <= FEW_ELEMENTS else 1, extent, ()  # programs begin no faster
     if wide and 256 < extent <= _whole_row(nests, axis):
         return max(1, most // (1 << (extent - 1).bit_length())), extent, ()
     long = wide and extent >= FEW_FROM
@@ -107,6 +115,8 @@ def row_tile(
     starts = [FEW_FROM] if long and streamed and not calls.length else []
     again = wide and most == ROW and is_read_again(nests, axis)  # near caches have what was read
     elements = math.gcd(extent, 2 * ROW if again else most)
+    if again and extent % PART == 0 and not _has_functions(nests, axis):
+        elements = PART  # so that caches hold the rows of all programs
     tables = _tiles(op, nests, axis)
     if elements <= 256 and wide and not (again and tables is not ROW_TILES):
         # the last tile is not full
@@ -142,6 +152,11 @@ def columns_beside(
     chunk = 16 // max((element_bytes(r.dtype) for r in reads), default=16)
     beside = THREADS * chunk
     return (ROW // beside, beside) if columns >= beside and columns % chunk == 0 else (0, 0)
+
+
+def is_of_warps(op: Any, nests: Sequence[FusedNest], axis: int) -> bool:
+    """Whether each row of a tile is a warp's."""
+    return list(op.domain)[axis] in WARP_ROWS and _tiles(op, nests, axis) is ONCE_TILES
 
 
 def _is_held(tiles: Tiles, most: int, again: bool) -> bool:

@@ -95,9 +95,12 @@ from neptune_mlir.transforms.schedule.product_axes import (
 )
 from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
+    PART,
+    PART_WARPS,
     PRODUCT_ROW,
     RowCalls,
     columns_beside,
+    is_of_warps,
     is_read_again,
     row_tile,
 )
@@ -451,6 +454,10 @@ def _long_rows(
         ONE_TILE.set(op.operation)
     if elements and streamed and is_read_again(nests, axis):
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
+        if elements == PART < op.domain[axis]:
+            note_choices(op.operation, {"warps": PART_WARPS})
+    elif streamed and elements and is_of_warps(op, nests, axis):
+        note_choices(op.operation, {"warps": rows})
     if starts and axis == looped_axis(op, nests, True):
         if op.domain[axis] == DYNAMIC:
             _note_lengths(op, starts)

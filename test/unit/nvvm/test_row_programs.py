@@ -5,12 +5,14 @@ tile has all of are loaded once, and rows are asked for ahead."""
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
 
 import numpy as np
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
@@ -70,6 +72,38 @@ def test_rows_that_one_tile_has_all_of(name, knob, cols):
     assert "scf.for " not in run.assigned
     loads = [line for line in run.assigned.splitlines() if "extract_slice %arg0" in line]
     assert len(loads) == 1
+
+
+@pytest.mark.parametrize(("rows", "cols", "warps"), [(6, 1152, 4), (3, 2072, 1), (5, 600, 4)])
+def test_a_warp_has_a_row_that_is_read_once(rows, cols, warps):
+    """Nothing is joined between warps, and what is one number a row is asked for with the row."""
+    run = close("cross_entropy", "", rows, cols, known=True, dtype="bf16")
+    (launch,) = run.plan.launches
+    assert simulated_programs(run, launch, rows, cols) == -(-rows // warps)
+    assert "scf.for " not in run.assigned
+    code = str(run.module)
+    assert "barrier" not in code
+    target = re.search(r"vector<2xi32> to i64|!llvm.ptr<1> -> i64", code)
+    assert target is not None
+    assert target.start() < code.index("nvvm.shfl")
+
+
+@pytest.mark.parametrize(
+    ("name", "cols", "tile"),
+    [
+        ("rms_norm", 65536, 32768),
+        ("layer_norm", 98304, 32768),
+        ("rms_norm", 57344, 8192),
+        ("softmax", 65536, 8192),
+    ],
+)
+def test_long_rows_in_parts_of_many_warps(name, cols, tile):
+    """Where a large tile divides a row, and no functions are held: so few programs run at once that
+    near caches have the rows of all when these are read again."""
+    program = getattr(ops, name)(dtype="bf16", cols=cols)
+    module, _ = compiler.lower_text(program.to_mlir(), name, "sm_90a", None, "fused", "")
+    assert f"neptune.tile = array<i64: 1, {tile}>" in str(module)
+    assert ("warps = 16" in str(module)) == (tile == 32768)
 
 
 def test_which_calls_take_them():

@@ -199,6 +199,27 @@ def test_rows_are_merged_where_that_leaves_fewer_tiles(queries, merged, taller):
         assert bool(evaluate(when, [(14, 33, queries, 216)], (), 132)) == wanted
 
 
+@pytest.mark.parametrize(
+    ("batch", "queries", "keys", "taken"),
+    [
+        (49, 19, 19, True),  # 98 programs either way: a tile of 64 rows has all of a head
+        (49, 65, 65, False),  # twice as many
+        (49, 19, 2000, False),
+        (16, 100, 100, True),  # 32 leave half of the multiprocessors idle
+    ],
+)
+def test_small_tiles_where_they_hold_all_rows(batch, queries, keys, taken):
+    grid = (["dim", 0, 0], 2)
+    plans = [
+        replace(PLAN, launches=(Launch("f_0", (*grid, ["ceildiv", ["dim", 0, 2], n]), ()),))
+        for n in (128, 64)
+    ]
+    case = cases.Case("few:1", length=["dim", 1, 2])
+    when = cases.Conditions(plans[0]).of(case, plans[1])
+    shapes = [(batch, 2, queries, 216), (batch, 1, keys, 216)]
+    assert bool(evaluate(when, shapes, (), 132)) == taken
+
+
 # ---- how many chunks
 
 

@@ -70,6 +70,24 @@ def test_rows_are_not_merged_for_few_tiles() -> None:
         assert bool(evaluate(when, shapes, (), 132)) == taken
 
 
+@pytest.mark.parametrize(("head_dim", "small"), [(64, True), (256, False)])
+def test_streams_that_are_part_of_a_tile(head_dim: int, small: bool) -> None:
+    """Tiles of 64 points, where those of other calls have more."""
+    text = ops.attention(head_dim=head_dim, dtype="f16", heads=2, kv_heads=2).to_mlir()
+    raised = RaisedProgram(text, "x", None, "")
+    family = next(tiled(raised, pipeline_of(TARGET), TARGET, None))
+    cases = [case for case in raised.cases(family.lowering) if case.knob == "stream:64"]
+    assert [case.condition for case in cases] == [["le", ["dim", 1, 2], 64]] * small
+
+
+def test_a_stream_that_is_part_of_a_tile() -> None:
+    rng = np.random.default_rng(0)
+    program = ops.attention(head_dim=64, dtype="f16", heads=1, kv_heads=1)
+    q, k, v = (rng.standard_normal((1, 1, n, 64)).astype(np.float16) for n in (200, 41, 41))
+    found = Specialised(program, knobs="stream:64")(q, k, v)
+    np.testing.assert_allclose(found, program.reference(q, k, v), atol=3e-3)
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_tiles_that_nobody_looked_at(target: str) -> None:
     """The kernel alone, on a simulated chip: documents that end inside of tiles, or begin there."""
