@@ -11,10 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.frontend import torch_extrema
+from neptune_mlir.frontend import torch_extrema, torch_scatters
 from neptune_mlir.ir.bindings import TORCH_MLIR
-
-PAIRS = 1 << 16  # of elements and updates of a row that a scatter compares
 
 
 def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
@@ -30,15 +28,14 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("linalg_norm.ord_str", functools.partial(_norm, torch)),
         ("roll.default", functools.partial(_roll, torch)),
         ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
+        ("cumprod.default", _product_so_far),
+        ("searchsorted.Tensor", functools.partial(_sorted_place, torch)),
+        ("sort.stable", lambda x, *, stable=None, dim=-1, descending=False: (
+            x.sort(dim, descending))),  # as each is
         ("embedding_bag.padding_idx", functools.partial(_weighted_bags, torch)),
         ("_cdist_forward.default", _distances),
         ("gelu.default", functools.partial(_gelu, torch)),
         ("constant_pad_nd.default", functools.partial(_padded, torch)),
-        ("scatter.src", functools.partial(_scatter, torch)),
-        ("scatter.value", functools.partial(_scatter, torch)),
-        ("scatter_add.default", functools.partial(_scatter, torch, reduce="sum")),
-        ("index_add.default", functools.partial(_index_add, torch)),
-        ("scatter_reduce.two", functools.partial(_scatter, torch)),
         ("isfinite.default", lambda x: x.abs() < math.inf if x.is_floating_point() else x == x),
         ("isclose.default", _close),
         ("fmod.Scalar", lambda x, n: torch.fmod(x, torch.full_like(x, n))),
@@ -47,7 +44,7 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("hypot.default", functools.partial(_hypotenuse, torch)),
         ("pow.Tensor_Tensor", functools.partial(_power, torch)),
         ("pow.Scalar", functools.partial(_power, torch)),
-        *torch_extrema.functions(torch).items(),
+        *torch_extrema.functions(torch).items(), *torch_scatters.functions(torch).items(),
     )  # fmt: skip
     for name, function in ours:
         packet, _, overload = name.partition(".")
@@ -196,6 +193,25 @@ def _logcumsumexp(torch: Any, x: Any, dim: int) -> Any:
     return (total.log() + largest).movedim(-1, dim).to(x.dtype)
 
 
+def _product_so_far(x: Any, dim: int, *, dtype: Any = None) -> Any:
+    return NotImplemented if dtype in (None, x.dtype) else x.to(dtype).cumprod(dim)
+
+
+def _sorted_place(
+    torch: Any, rows: Any, x: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Any = None,
+) -> Any:  # fmt: skip
+    """How many numbers of a row are below x, or not above: torch-mlir knows one row alone."""
+    if sorter is not None:
+        rows = rows.gather(-1, sorter)
+    upto = right if side is None else side == "right"
+    rows, x = rows.unsqueeze(-2), x.unsqueeze(-1)
+    if rows.dim() < x.dim():  # one row for all
+        rows = rows.reshape([1] * (x.dim() - 1) + [rows.shape[-1]])
+    seen = rows <= x if upto else rows < x
+    return seen.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
 def _power(torch: Any, base: Any, exponent: Any) -> Any:
     """In the type of the result: torch-mlir takes float64 where one of the two is an integer, and
     refuses an integer to the power of integers."""
@@ -216,55 +232,6 @@ def _integer_power(torch: Any, base: Any, exponent: Any) -> Any:
         square = square * square
     one = torch.where(base == -1, 1 - 2 * (exponent & 1), (base == 1).to(base.dtype))
     return torch.where(exponent < 0, one, made)
-
-
-def _scatter(
-    torch: Any, x: Any, dim: int, index: Any, source: Any, reduce: str = "", *,
-    include_self: bool = True,
-) -> Any:  # fmt: skip
-    """Of short rows, what each element gets of all updates of its row, in parallel on every target;
-    the last one wins. Others stay a loop over updates."""
-    shapes = [*x.shape, *index.shape]
-    known = all(isinstance(n, int) for n in shapes)
-    if not x.dim() or reduce not in ("", "sum", "amax", "amin") or not known:
-        return NotImplemented
-    dim %= x.dim()
-    others = [k for k in range(x.dim()) if k != dim and x.shape[k] != index.shape[k]]
-    if others or not 0 < x.shape[dim] * index.shape[dim] <= PAIRS:
-        return NotImplemented
-    if not hasattr(source, "dtype"):
-        source = torch.full_like(index, source, dtype=x.dtype)
-    rows = x.movedim(dim, -1)
-    index, source = (t.movedim(dim, -1) for t in (index, source))
-    source = source[tuple(slice(n) for n in index.shape)]
-    place = torch.arange(rows.shape[-1], device=x.device)[:, None]
-    hit = index.unsqueeze(-2) == place
-    some = hit.any(-1)
-    if not reduce:
-        at = torch.arange(index.shape[-1], device=x.device)
-        last = torch.where(hit, at, 0).amax(-1)
-        found = source.gather(-1, last)
-    else:
-        finfo = torch.finfo if x.is_floating_point() else torch.iinfo
-        bound = math.inf if x.is_floating_point() else finfo(x.dtype).max
-        least = -math.inf if x.is_floating_point() else finfo(x.dtype).min
-        neutral = {"sum": 0, "amax": least, "amin": bound}[reduce]
-        given = torch.where(hit, source.unsqueeze(-2), neutral)
-        found = getattr(given, reduce)(-1).to(x.dtype)
-        if include_self:
-            join = {"sum": torch.add, "amax": torch.maximum, "amin": torch.minimum}[reduce]
-            found = join(rows, found)
-    return torch.where(some, found, rows).movedim(-1, dim)
-
-
-def _index_add(
-    torch: Any, x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
-) -> Any:  # fmt: skip
-    if not x.dim() or not index.dim():
-        return NotImplemented
-    along = [-1 if k == dim % x.dim() else 1 for k in range(x.dim())]
-    source = source if alpha == 1 else source * alpha
-    return _scatter(torch, x, dim, index.view(along).expand(source.shape), source, "sum")
 
 
 def _close(

@@ -14,9 +14,8 @@ import numpy as np
 
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import Comparison
-from neptune_mlir.algebra.numerics.at_once import excess_at_once
+from neptune_mlir.algebra.numerics.at_once import excess_at_once, stacked
 from neptune_mlir.algebra.numerics.judge import Programs, judge
-from neptune_mlir.algebra.numerics.whole import stacked
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import stored
 from neptune_mlir.driver.kernel import Kernel, Source

@@ -55,6 +55,23 @@ def excess_at_once(
     return found
 
 
+def stacked(many: Sequence[Sequence[Any]]) -> list[Array]:
+    """The arguments of several calls, each as one array whose first dimension counts calls."""
+    return [np.stack([np.asarray(a) for a in of_each]) for of_each in zip(*many, strict=True)]
+
+
+def numbers_lacking(three: Sequence[Sequence[Array]], signs: Sequence[Array]) -> Array | int:
+    """Of each input how many numbers the fused program lacks that the program as written makes in
+    the order, too, in which most sums overflow on their way (`signs`). Where it makes none in that
+    order an infinity is luck (`accuracy`), and hides what is wrong with other inputs."""
+    found: Array | int = 0
+    for fused, unfused, exact, in_order in zip(*three, signs, strict=False):
+        made = np.isfinite(unfused) & np.isfinite(exact) & np.isfinite(in_order)
+        lacks = made & ~np.isfinite(fused)
+        found = found + lacks.reshape(len(lacks), -1).sum(1)
+    return found
+
+
 def _of_floats(
     fused: Array, unfused: Array, exact: Array, dtype: str, together: Array, beyond: Array
 ) -> Array:

@@ -23,7 +23,7 @@ import numpy as np
 from neptune_mlir.algebra.chain import Solution
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32, rounded
-from neptune_mlir.algebra.numerics.at_once import excess_at_once
+from neptune_mlir.algebra.numerics.at_once import excess_at_once, numbers_lacking, stacked
 from neptune_mlir.algebra.numerics.evaluation import (
     Array,
     Domain,
@@ -468,7 +468,11 @@ class _Trial:
         self.rows = max(1, min(r[0].size // (r.shape[-1] if r.ndim > 2 else 1) for r in three[2]))
         asked = stacked(many), programs.arguments, three, programs.results
         excess = excess_at_once(*asked)
-        worst, first = _worst(cases, excess), 0
+        odd = np.flatnonzero(np.isinf(excess))
+        signs = self._ways[longer][SIGNS].batch([many[k] for k in odd])
+        lacking = np.zeros(len(many), int)
+        lacking[odd] = numbers_lacking([[r[odd] for r in way] for way in three], signs)
+        worst, first = _worst(cases, excess, lacking), 0
         for count in JUDGED_TOGETHER:
             some, first = worst[first : first + count], first + count
             of_each = judge_each(programs, [case.arguments for case in some])
@@ -497,20 +501,19 @@ def _some(found: Array) -> Array:
 
 
 def _worst(
-    cases: Sequence[hostile.HostileCall], excess: Array
+    cases: Sequence[hostile.HostileCall], excess: Array, lacking: Array
 ) -> list[hostile.HostileCall]:
     """Those that are over MARGIN: of each name the worst, and one at least."""
     named: dict[str, list[int]] = {}
     for k in map(int, np.flatnonzero(excess > MARGIN)):
         named.setdefault(cases[k].name, []).append(k)
     each = max(1, min(JUDGED, MOST_JUDGED // max(len(named), 1)))
-    worst = (sorted(of, key=lambda k: -excess[k])[:each] for of in named.values())
-    return [cases[k] for k in sorted(itertools.chain.from_iterable(worst))]
-
-
-def stacked(many: Sequence[Sequence[Any]]) -> list[Array]:
-    """The arguments of several calls, each as one array whose first dimension counts calls."""
-    return [np.stack([np.asarray(a) for a in of_each]) for of_each in zip(*many, strict=True)]
+    worst = list[int]()
+    for of in named.values():
+        sure = sum(lacking[k] > 0 for k in of)
+        of.sort(key=lambda k: (-excess[k], -lacking[k]))
+        worst += of[: max(each, min(JUDGED, sure))]
+    return [cases[k] for k in sorted(worst)]
 
 
 @dataclass

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, SIGNS, block_of, way_of
-from neptune_mlir.ir.bindings import arith, ir, memref, scf
+from neptune_mlir.ir.bindings import arith, ir, math, memref, scf
 from neptune_mlir.transforms.registry import register
 
 
@@ -76,11 +76,23 @@ def _depends(value: Any, index: Any) -> bool:
 
 
 def _contract(store: Any) -> None:
-    """A sum and its product are rounded once."""
+    """A sum and its product are rounded once, in f32 however little LLVM optimises: -inf plus a
+    product that overflows is -inf then, not NaN. (In f64 `round-floats` may round both.)"""
     total = store.operands[0].owner
-    for op in (total, *(v.owner for v in total.operands)):
-        if not isinstance(op, ir.Block) and op.name in ("arith.addf", "arith.mulf"):
-            op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>", op.context)
+    if total.name != "arith.addf":  # of an outer loop, too
+        return
+    products = [
+        v.owner for v in total.operands
+        if not isinstance(v.owner, ir.Block) and v.owner.name == "arith.mulf"
+    ]  # fmt: skip
+    if products and isinstance(total.results[0].type, ir.F32Type):
+        with ir.InsertionPoint(total), total.location:
+            a, b = total.operands
+            rest = a if b == products[-1].results[0] else b
+            store.operands[0] = math.fma(*products[-1].operands, rest)
+        return
+    for op in (total, *products):
+        op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>", op.context)
 
 
 def _turn(loop: Any, start: int, back: bool) -> None:

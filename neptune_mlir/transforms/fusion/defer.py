@@ -25,6 +25,7 @@ from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.numerics.accept import Definition, TestedChain
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.moved import moved
 from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
@@ -32,7 +33,6 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.common_roundings import seen_rounded
 from neptune_mlir.transforms.fusion.exponents import summed_with_own_weights
 from neptune_mlir.transforms.fusion.inline_maps import inlined, kept_maps
-from neptune_mlir.transforms.fusion.moved import moved
 from neptune_mlir.transforms.fusion.plan import plan_fusions
 from neptune_mlir.transforms.fusion.whole import is_small, wrong_in
 from neptune_mlir.transforms.fusion.written import Written

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.numerics.stress_inputs import scores_of
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.moved import Moved, moved
 from neptune_mlir.dialects.op_names import VIEWS
 from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.fusion.moved import Moved, moved
 
 HIDDEN = -1e4  # people write this and less where nothing is to be seen
 

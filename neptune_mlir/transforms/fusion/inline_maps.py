@@ -27,8 +27,8 @@ from neptune_mlir.algebra.access import is_access, lookups, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import CHIP
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
-from neptune_mlir.transforms.fusion.read_columns import read_columns
 from neptune_mlir.transforms.fusion.reshaped_reads import at_roots, shown, straightened
+from neptune_mlir.transforms.fusion.reshapes import read_columns
 from neptune_mlir.transforms.fusion.split_rows import split_rows
 from neptune_mlir.transforms.registry import register
 

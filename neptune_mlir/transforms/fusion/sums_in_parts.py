@@ -100,4 +100,5 @@ def _write(program: NestProgram, key: str, loop: int) -> None:
         )  # fmt: skip
     remark(nest.location, "a sum is taken in two parts, the first beside a stream")
     nest.result.replace_all_uses_with(second)
+    program.values.rebind(key, second)  # one that reads it may be next
     nest.op.operation.erase()

@@ -27,10 +27,10 @@ from neptune_mlir.algebra.numerics.whole import (
     WholeProgram,
     wrong_values,
 )
+from neptune_mlir.analysis.moved import leaves_to, moved
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.exponents import exponents_of, summed_with_own_weights
-from neptune_mlir.transforms.fusion.moved import leaves_to, moved
 from neptune_mlir.transforms.fusion.plan import Fusion
 from neptune_mlir.transforms.fusion.written import Written
 

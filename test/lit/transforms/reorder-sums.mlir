@@ -90,8 +90,8 @@ func.func @others(%x: memref<8xf32>, %y: memref<f32>, %z: memref<8xf32>) {
 // CHECK-LABEL: @residual
 // CHECK: arith.mulf %{{.*}}, %{{.*}} : f32
 // CHECK: %[[REST:.*]] = arith.subf %{{.*}}, %{{.*}} : f32
-// CHECK: %[[SQUARE:.*]] = arith.mulf %[[REST]], %[[REST]] fastmath<contract> : f32
-// CHECK: arith.addf %{{.*}}, %[[SQUARE]] fastmath<contract> : f32
+// CHECK: %[[SUM:.*]] = math.fma %[[REST]], %[[REST]], %{{.*}} : f32
+// CHECK: memref.store %[[SUM]]
 func.func @residual(%x: memref<8xf32>, %y: memref<f32>, %b: f32) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -76,7 +76,33 @@ def shifted(x, y, whole, at, updates):
     )  # fmt: skip
 
 
+def written(x, at, values):
+    x = x.clone()
+    x[at] = values
+    return x
+
+
+def put(x, y, whole, at, updates):
+    """Masks and rows that choose where to write; numbers without a dimension."""
+    seen, row = y[0, :, 0] > 0, updates[0, 0]
+    one, first = updates[0, 0, 0], torch.tensor(0)
+    return (
+        written(y[0], seen, row), written(y, (slice(None), seen), row),
+        written(y[0], y[0] > 0, 2.0), y.put(at[0], updates[0, :6]),
+        y[0].index_put((y[0] > 0,), updates[0, 1, :1], accumulate=True),
+        row.masked_scatter(y[0] > 0, updates), y.scatter_reduce(1, at, updates, "mean"),
+        y.scatter(1, at, updates[:, :6], reduce="multiply"), whole.scatter_reduce(
+            1, at[0, :4], whole.flip(1), "prod", include_self=False),
+        one.scatter_reduce(0, first, one + 1, "sum"), one.index_add(0, first[None], one),
+        y.index_reduce(1, at[0, 0], updates[:, :6], "amax"), *whole.sort(dim=1, stable=True),
+        whole.cumprod(1, dtype=torch.float32),
+        torch.searchsorted(y, updates[:, :5], sorter=y.argsort(-1)),
+        torch.searchsorted(y[0, 0].sort()[0], updates, right=True),
+    )  # fmt: skip
+
+
 PROGRAMS = {
+    "what is put where": put,
     "pads below 0, GELU by tanh": shifted,  # torch-mlir: shifts lost, off by 5e-5
     "a gather of a gather": gathered,
     "NaN in extrema": extrema,  # torch-mlir loses it

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import neptune_mlir as neptune
+from neptune_mlir.analysis.moved import moved
 from neptune_mlir.driver import compiler
 from neptune_mlir.transforms.fusion import defer, whole
 from neptune_mlir.transforms.fusion.exponents import exponents_of, summed_with_own_weights
-from neptune_mlir.transforms.fusion.moved import moved
 from neptune_mlir.transforms.fusion.whole import SmallProgram
 
 LOWEST = float(np.finfo(np.float32).min)

@@ -11,6 +11,7 @@ from neptune_mlir import ops
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.numerics import whole
+from neptune_mlir.algebra.numerics.at_once import numbers_lacking
 from neptune_mlir.algebra.numerics.evaluation import Domain
 from neptune_mlir.algebra.numerics.hostile import HostileCall
 from neptune_mlir.algebra.numerics.orders import HALVES, SIGNS
@@ -303,11 +304,27 @@ def test_windows_of_images_are_evaluated_on_few_rows(seen):
 def test_of_the_inputs_that_are_drawn_again_the_worst_are_judged():
     cases = [HostileCall(name, ()) for name in "ab" * 20]
     excess = np.arange(40.0) % 7
-    found = whole._worst(cases, excess)
+    found = whole._worst(cases, excess, np.zeros(40, int))
     assert len(found) == 2 * whole.JUDGED
     judged = {id(case) for case in found}
     left = [e for case, e in zip(cases, excess, strict=True) if id(case) not in judged]
     assert max(left) <= min(e for c, e in zip(cases, excess, strict=True) if id(c) in judged)
+
+
+def test_inputs_that_lack_numbers_for_certain_are_judged_before_those_of_luck():
+    """Of 60 names one draw each, where all are infinite, and those that no luck excuses."""
+    cases = [HostileCall(f"{name}", ()) for name in range(60) for _ in range(9)]
+    lacking = np.zeros(len(cases), int)
+    lacking[[5, 7, 100]] = 1, 3, 2
+    found = whole._worst(cases, np.full(len(cases), np.inf), lacking)
+    judged = {id(case) for case in found}
+    assert len(found) == 61 and all(id(cases[k]) in judged for k in (5, 7, 100))
+
+
+def test_numbers_that_a_fused_program_lacks_count_where_no_order_overflows():
+    number, lost = np.ones((3, 2)), np.array([[1, np.inf], [np.nan, np.inf], [np.inf, 1]])
+    in_order = np.array([[1, 1], [1, np.inf], [np.inf, 1]])
+    assert numbers_lacking([[lost], [number], [number]], [in_order]).tolist() == [1, 1, 0]
 
 
 def test_sums_overflow_as_in_longer_rows():
@@ -350,6 +367,17 @@ def test_sums_by_signs():
     with np.errstate(all="ignore"):
         found = step.run(domain, (whole.IN_ORDER, SIGNS))["total"]
     np.testing.assert_array_equal(found[0], wanted)
+
+
+def test_products_that_overflow_within_a_sum():
+    """-inf and a product over the largest number are -inf where both are rounded at once."""
+    p = N.Program("products")
+    i, j = p.axis("i", 1), p.axis("j", 4)
+    p.output(N.sum(p.input("x", i, j)[i, j] * p.input("y", i, j)[i, j], j), i)
+    x, y = np.array([[1e20, -1e20, 1, 2]], "f4"), np.array([[1e20, 1e20, 3, 4]], "f4")
+    for order, makes in ((0, np.isnan), (1, np.isinf)):
+        run = compiler.compile_unfused(p.to_mlir(), "products", None, vectorize=False, order=order)
+        assert makes(run(x, y)).all()
 
 
 def sum_of(body, key="total"):
