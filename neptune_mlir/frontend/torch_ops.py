@@ -24,6 +24,7 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
     ours: tuple[tuple[str, Callable[..., Any]], ...] = (
         ("var.correction", _variance), ("var_mean.correction", _variance_and_mean),
         ("std.correction", _deviation), ("native_group_norm.default", _group_norm),
+        ("rms_norm.default", functools.partial(_rms_norm, torch)),
         ("linalg_norm.default", functools.partial(_norm, torch)),
         ("linalg_norm.ord_str", functools.partial(_norm, torch)),
         ("linalg_vector_norm.default", functools.partial(_vector_norm, torch)),
@@ -128,6 +129,19 @@ def _group_norm(
         out = out + bias.reshape(along)
     statistics = (mean.reshape(batch, groups), scale.reshape(batch, groups))
     return out.reshape(x.shape).to(x.dtype), *statistics
+
+
+def _rms_norm(
+    torch: Any, x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None
+) -> Any:
+    """In float32 for 16 bits, as torch's own: squares above 65504 were infinite in float16."""
+    wide = _wide(x)
+    if wide is x:
+        return NotImplemented
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    dims = list(range(-len(shape), 0))
+    out = wide * ((wide * wide).mean(dims, keepdim=True) + eps).rsqrt()
+    return (out if weight is None else out * weight).to(x.dtype)
 
 
 def _gelu(torch: Any, x: Any, *, approximate: str = "none") -> Any:

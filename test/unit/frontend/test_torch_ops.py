@@ -139,13 +139,14 @@ def test_gates_and_decays_compile_for_gpus(target):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_norms_and_sums_of_products_of_16_bits(dtype):
-    """torch-mlir refuses some, and rounds each power of others."""
+    """torch-mlir refuses some, and rounds each power of others, or each square."""
     x, a, b = (t.to(dtype) for t in (Y[0], Y[:, :, :4].contiguous(), Y[:, :4].contiguous()))
 
     def program(x, a, b):
         return (
             torch.linalg.vector_norm(x, 0.9, 0, True), torch.dist(x, x.flip(0), 1.5),
             torch.addbmm(x, a, b, beta=0.6, alpha=0.2),
+            torch.nn.functional.rms_norm(x * 300, (6,), x[0]),  # squares above 65504
         )  # fmt: skip
 
     found = neptune_mlir.compile(from_torch(program, (x, a, b)))(x, a, b)
