@@ -47,23 +47,12 @@ def storage_dtype(kind: str) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True)
-class GiftView:
-    """What a kernel writes into another device's array (`runtime.shards.in_two.Gift`)."""
-
-    view: ArrayView
-    word: int
-    forgotten: int
-    low: int
-    high: int
-
-
-@dataclass(frozen=True)
 class Behind:
     """The second of two arrays that are one along dimension `dim`, where it begins there, and what
     of both is still on its way: positions from `low` to `high`. The word at address `word` counts
     the lanes of it that have come, or with `step` the positions of all lanes, from the last one
-    down: so many, then the rest. A kernel waits for them `timeout` milliseconds. `last`, `each`:
-    see `ArraysInTwo`."""
+    down: so many, then the rest. A kernel waits for them `timeout` milliseconds. `last`: see
+    `ArraysInTwo`."""
 
     view: ArrayView
     dim: int
@@ -74,8 +63,6 @@ class Behind:
     timeout: int = 0
     step: int = 0
     last: int = 0
-    each: int = 0
-    gift: GiftView | None = None
 
 
 @dataclass(frozen=True)

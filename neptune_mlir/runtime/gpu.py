@@ -156,16 +156,15 @@ class GpuExecutable:
         behind: list[int] = []
         device = None
         for value in given:
-            seen = glance(first_of(value))
-            if type(value) is ArraysInTwo and seen is not None:
-                second, gift = glance(value.arrays[1]), value.gift
-                there = seen if gift is None else glance(gift.there)
-                if second is None or there is None or None in (second[1], there[1]):
+            if type(value) is ArraysInTwo:
+                second = glance(value.arrays[1])
+                if second is None or second[1] is None:
                     return None, addresses
-                key.append((second[0], value.dim, value.late, value.timeout, value.step, value.last,
-                            value.each, gift and (there[0], gift.low, gift.high)))  # fmt: skip
-                words = (0, 0) if gift is None else (gift.word, gift.forgotten)
-                behind += [second[1], value.word, there[1], *words]
+                key.append(
+                    (second[0], value.dim, value.late, value.timeout, value.step, value.last)
+                )
+                behind += [second[1], value.word]
+            seen = glance(first_of(value))
             if seen is None:
                 return None, addresses
             key.append(seen[0])

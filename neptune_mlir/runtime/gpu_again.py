@@ -37,7 +37,7 @@ from neptune_mlir.runtime.libraries import Library
 from neptune_mlir.runtime.loader import compile_text, has_compiler
 from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
 from neptune_mlir.runtime.parameters import in_memory, in_two, map_shape
-from neptune_mlir.runtime.shards.in_two import BEHIND, FURTHER, MAPS, OPERAND, THERE, UNIT, WORD
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, UNIT, WORD
 
 _ENTERING = 1 << 32  # added to an error of the driver that came before the first launch
 
@@ -93,9 +93,9 @@ class CallAgain:
         self._workspace = make((needs.workspace,), "i8", device) if own_workspace else None
         self._ignored = workspace and not needs.workspace  # which nothing reads or writes
         self._counters: list[tuple[Any, int]] = []
-        # of those in two arrays what `addresses_of` says comes behind all bases
+        # of those in two arrays the second one and the word come behind all bases
         self._in_two = [base for base in bases if bound.arrays[base].behind]
-        count = len(bases) + FURTHER * len(self._in_two)
+        count = len(bases) + 2 * len(self._in_two)
         self._given: Any = (ctypes.c_int64 * count)()
         self._pack = struct.Struct(f"{count}Q").pack_into
         self._given_address = ctypes.addressof(self._given)
@@ -130,14 +130,14 @@ class CallAgain:
         Args:
             handle: the stream; None: the one that the library of the arrays works on now.
             addresses: of the arrays that the caller passes: arguments, results, the workspace; then
-                of each argument in two arrays FURTHER ones (`_signature`).
+                of each argument in two arrays the second one, and its word.
             makers: of the results, in place of what makes them as they lie.
         """
         stream, behind = handle, ()
         if handle is None:
             handle = self._library.current_stream(self.image.device)
         if self._in_two:
-            behind = addresses[-FURTHER * len(self._in_two) :]
+            behind = addresses[-2 * len(self._in_two) :]
             addresses = addresses[: -len(behind)]
         if self._ignored:
             addresses = addresses[:-1]
@@ -181,7 +181,7 @@ class CallAgain:
             number = self._base(place)
             if number is not None:
                 units[number] = max(units[number], bound.image.alignment.get(place, 1))
-        units += [UNIT, WORD, UNIT, WORD, WORD] * len(self._in_two)
+        units += [UNIT, WORD] * len(self._in_two)
         rows["base"] = [(unit - 1,) for unit in units]  # powers of 2
         rows["pair"] = [
             (k, n, *spans[k], *spans[n]) for k in written for n in range(len(views)) if n != k
@@ -203,8 +203,8 @@ class CallAgain:
         return self._bases.index(found)
 
     def _behind(self, place: Place) -> int:
-        """The number of the second array of an argument in two, which further addresses follow."""
-        return len(self._bases) + FURTHER * self._in_two.index(place)
+        """The number of the second array of an argument in two."""
+        return len(self._bases) + 2 * self._in_two.index(place)
 
     def _own(
         self, launch: PreparedLaunch, operands: Sequence[Any], bound: Bound,
@@ -222,19 +222,18 @@ class CallAgain:
                 place = operand[1], operand[2]
                 width = len(in_two(bound.arrays[place], operand[3]))
                 if place in self._in_two:
-                    for k, number in enumerate((1, 3, 4)):  # words
-                        values[at + k] = ctypes.c_void_p()
-                        word = ctypes.addressof(values[at + k]), self._behind(place) + number, 0
-                        rows["pointer"].append(word)
+                    values[at] = ctypes.c_void_p()
+                    word = ctypes.addressof(values[at]), self._behind(place) + 1, 0
+                    rows["pointer"].append(word)
             elif operand[0] != "value":
-                is_map = operand[0] in MAPS
+                is_map = operand[0] in ("map", BEHIND)
                 place = (operand[1], operand[2]) if is_map else (operand[0], operand[1])
                 array, base = bound.arrays[place], self._base(place)
                 width = 1 if is_map else 1 + len(array.strides[:-1])
                 if base is not None:
                     offset = array.address - views[base].address
-                    if operand[0] in (BEHIND, THERE) and place in self._in_two:
-                        base, offset = self._behind(place) + 2 * (operand[0] == THERE), 0
+                    if operand[0] == BEHIND and place in self._in_two:
+                        base, offset = self._behind(place), 0
                     if is_map:
                         array = in_memory(array, operand[0])
                     values[at] = map_room() if is_map else ctypes.c_void_p()

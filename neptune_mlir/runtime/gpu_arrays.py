@@ -78,11 +78,8 @@ def gpu_view(
         ArgumentError: not an array on a GPU, or of a type that no kernel takes.
     """
     if isinstance(value, ArraysInTwo):
-        given = () if value.gift is None else (value.gift.there,)
-        first, second, *there = (
-            gpu_view(x, name, driver, stream, wait) for x in (*value.arrays, *given)
-        )
-        return value.view(first, second, name, *there)
+        first, second = (gpu_view(x, name, driver, stream, wait) for x in value.arrays)
+        return value.view(first, second, name)
     device = gpu_device(value, name, lambda: driver)
     if isinstance(value, DeviceArray):
         strides = contiguous(value.shape)

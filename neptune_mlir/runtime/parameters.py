@@ -17,7 +17,7 @@ from neptune_mlir.runtime.cuda import map_room
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
-from neptune_mlir.runtime.shards.in_two import BEHIND, MAPS, OPERAND, THERE
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
 
 PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
@@ -57,7 +57,7 @@ def parameters(
             made.append(c_scalar(operand[1], value))
         elif operand[0] == "counter":
             made.append(ctypes.c_int32(number(operand[1])))
-        elif operand[0] in MAPS:
+        elif operand[0] in ("map", BEHIND):
             kind, k, *box = operand[1:]
             array = in_memory(arrays[kind, k], operand[0])
             made.append(tensor_map(driver, array, *box, context=context))
@@ -74,8 +74,6 @@ def in_memory(array: ArrayView, operand: str) -> ArrayView:
     """What a tensor map is of: of an array that lies in two one of them."""
     if operand == BEHIND and array.behind is not None:
         return array.behind.view
-    if operand == THERE and array.behind is not None and array.behind.gift is not None:
-        return array.behind.gift.view
     return array.first()
 
 
@@ -87,14 +85,11 @@ def in_two(array: ArrayView, dim: int) -> list[Any]:
     for extent in reversed(array.shape[:dim]):
         steps.insert(0, lanes)
         lanes *= extent
-    row = int(found.step > 0 or found.each > 0)
-    numbers = (found.begin, found.low, found.high, found.timeout, found.step, row, found.last,
-               found.each)  # fmt: skip
-    gift = found.gift
-    words = (0, 0) if gift is None else (gift.word, gift.forgotten)
-    given = (0, 0) if gift is None else (gift.low, gift.high)
-    return [*map(ctypes.c_void_p, (found.word, *words)),
-            *map(ctypes.c_int32, (*numbers, *given, *steps))]  # fmt: skip
+    if found.step:
+        steps = [0] * len(steps)
+    row = int(found.step > 0)
+    numbers = (found.begin, found.low, found.high, found.timeout, found.step, row, found.last)
+    return [ctypes.c_void_p(found.word), *map(ctypes.c_int32, (*numbers, *steps))]
 
 
 def tensor_map(

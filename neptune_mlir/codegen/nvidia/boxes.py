@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.runtime.shards.in_two import BEHIND, THERE
 from neptune_mlir.targets.warp_groups import PANEL
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class Box:
     """What a tensor map is for: the tensor's number, the dimension of rows (-1: none), rows and
     columns of a box, columns of a panel, and whether the copy engine rounds f32 to TF32. No
     columns: a panel that begins at any column. `behind`: of two arrays that the tensor lies in the
-    second one, `there`: the one of another device (`in_two`)."""
+    second one (`in_two`)."""
 
     tensor: int
     down: int
@@ -38,11 +37,6 @@ class Box:
     panel: int
     rounds: bool = False
     behind: bool = False
-    there: bool = False
-
-    @property
-    def operand(self) -> str:
-        return THERE if self.there else BEHIND if self.behind else "map"
 
 
 @dataclass(frozen=True)
@@ -97,10 +91,10 @@ class Boxes:
         self.maps: dict[Box, Any] = {}
 
     def copies(
-        self, tile: BoxTile, kind: Any, together: bool, behind: Any = None, there: bool = False
+        self, tile: BoxTile, kind: Any, together: bool, behind: Any = None
     ) -> Iterator[Copy]:
         """The copies that move a tile, in one box (`together`) or panel by panel; `behind`: whether
-        it lies in the second array of two, `there`: whether in that of another device."""
+        it lies in the second array of two."""
         s, (*down, inner) = self.kernel.s, tile.dims
         rest = [tile.offsets[d] for d in reversed(range(kind.rank)) if d not in tile.dims]
         row, column = tile.offsets[down[0]] if down else 0, tile.offsets[inner]
@@ -112,7 +106,7 @@ class Boxes:
         ]  # fmt: skip
         for k, start in enumerate(starts):
             where = [s.value(x, s.i32) for x in (*start, *rest)]
-            tensor_map = self._map(replace(box, there=there))
+            tensor_map = self._map(box)
             if behind is not None:
                 tensor_map = s.select(behind, self._map(replace(box, behind=True)), tensor_map)
             yield Copy(tensor_map, where, k * (tile.apart or tile.rows) * panel * size)
@@ -126,7 +120,7 @@ class Boxes:
     def operands(self, places: Sequence[Any]) -> list[list[Any]]:
         """The tensor maps as operands of a launch; `places` of all tensors."""
         return [
-            [b.operand, *places[b.tensor], b.down, b.rows, b.columns,
+            ["map behind" if b.behind else "map", *places[b.tensor], b.down, b.rows, b.columns,
              *([] if b.panel == PANEL and not b.rounds else [b.panel]),
              *([1] if b.rounds else [])]
             for b in self.maps

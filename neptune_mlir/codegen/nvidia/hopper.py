@@ -153,24 +153,6 @@ def await_count(address: Any, passed: Any, timeout: Any) -> None:
     )  # fmt: skip
 
 
-def set_word(address: Any, word: Any) -> None:
-    """Write a word of global memory, by the lane that starts boxes (`store_box`)."""
-    asm(
-        "{\n.reg .pred p;\nelect.sync _|p, -1;\n@p st.global.b32 [$0], $1;\n}", "l,r",
-        [address, word],
-    )  # fmt: skip
-
-
-def tell_count(address: Any, count: Any) -> None:
-    """Write a word of global memory that another device reads (`await_count`), behind all boxes
-    that this warp wrote."""
-    asm(
-        "{\n.reg .pred p;\ncp.async.bulk.wait_group 0;\nelect.sync _|p, -1;\n"
-        "fence.proxy.async.global;\n@p st.release.sys.global.b32 [$0], $1;\n}",
-        "l,r", [address, count],
-    )  # fmt: skip
-
-
 def store_word(address: Any, word: Any, lane: Any) -> None:
     """Lane 0 writes a word to shared memory."""
     asm(

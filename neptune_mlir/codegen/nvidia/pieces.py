@@ -13,14 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import Window, is_multiple, load_window
+from neptune_mlir.analysis.tiles import Window, is_multiple
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.gpu.pages import place_row
 from neptune_mlir.codegen.gpu.scalars import Index
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy
-from neptune_mlir.errors import LoweringError
-from neptune_mlir.ir.bindings import ir, location_text, scf
+from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.transforms.hopper.specialize_warps import ends_early
 
 if TYPE_CHECKING:
@@ -30,14 +29,6 @@ if TYPE_CHECKING:
 BEYOND = 1 << 30  # a row that no tensor has
 
 Load = Callable[[Copy, Index], None]  # a copy, and how many bytes behind its place it goes
-
-
-def source_of(forall: Any, put: Any) -> Window:
-    """Where the tile comes from that a put takes. Raises LoweringError."""
-    found = load_window(put.operands[1], forall)
-    if found is None or not 1 <= len(found.shape) <= 2:
-        raise LoweringError("a put of what TMA cannot load", loc=location_text(put.location))
-    return found
 
 
 def in_pieces(window: Window, forall: Any) -> bool:

@@ -13,21 +13,30 @@ from neptune_mlir.analysis.tiles import (
     Window,
     chooses_scalars,
     element_bytes,
+    load_window,
     nested,
     owner,
 )
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy, in_one_box
-from neptune_mlir.codegen.nvidia.in_two import Read, give, gives
-from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces, source_of
+from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces
 from neptune_mlir.dialects.op_names import PAGED, PUT
-from neptune_mlir.ir.bindings import ir, scf
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir, location_text, scf
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
 LINE = 128  # bytes of a cache
+
+
+def source_of(forall: Any, put: Any) -> Window:
+    """Where the tile comes from that a put takes. Raises LoweringError."""
+    found = load_window(put.operands[1], forall)
+    if found is None or not 1 <= len(found.shape) <= 2:
+        raise LoweringError("a put of what TMA cannot load", loc=location_text(put.location))
+    return found
 
 
 def streamed_offsets(forall: Any, producer: Any) -> list[tuple[Any, ...]]:
@@ -91,27 +100,13 @@ class Producer:
     def __init__(self, kernel: SpecializedWriter):
         self.kernel = kernel
         self.first = kernel.s.constant(1, kernel.s.i1)  # whether an iteration is a loop's first
-        self._reads: list[Read] = []  # of arguments in two arrays, in this block
-        self._gives = False
 
     def write_program(self, block: Any) -> None:
         """The producer's part of one program. What its loops look up, and what says how long they
         are, is asked for first: it is on its way while the first copies start."""
         numbers = [op.operation for op in block.operations if _gives_numbers(op.operation)]
         _write_numbers(self.kernel, block, numbers)
-        if not self.kernel.gives:
-            self.write(block, numbers)
-            return
-        # programs that give have code of their own: there are registers for either, not for both
-        rings = self.kernel.rings
-        groups, before = rings.together(), dict(rings.positions)
-        branch = scf.IfOp(gives(self.kernel), [self.kernel.s.index] * len(groups), has_else=True)
-        for self._gives, side in ((True, branch.then_block), (False, branch.else_block)):
-            rings.positions = dict(before)
-            with self.kernel.s.scope(side):
-                self.write(block, numbers)
-                scf.YieldOp(rings.values(groups))
-        rings.bind(groups, list(branch.results))
+        self.write(block, numbers)
 
     def write(self, block: Any, written: Sequence[Any] = ()) -> None:
         """The puts and the loops of a block of the producer. What a tile's place is read from (a
@@ -124,9 +119,6 @@ class Producer:
                 self._put_all(operation)
             elif _gives_numbers(operation) and operation not in written:
                 self.kernel.write_op(operation)
-        reads, self._reads = self._reads, []
-        if reads and self._gives and all(read.at == reads[0].at for read in reads):
-            give(self.kernel, reads)
 
     def _put_all(self, op: Any) -> None:
         """A loop of the producer."""
@@ -165,9 +157,7 @@ class Producer:
         two, behind = kernel.in_two.get(number), None
         if two:  # what is not there, is waited for before room is
             offsets = list(kernel.window(window).offsets)
-            at = offsets[two.dim]
-            known = [read.two for read in self._reads if read.at == at]
-            behind = two.place_tile(kernel, offsets, self.first, known[0] if known else None)
+            behind = two.place_tile(kernel, offsets, self.first)
         slot, parity = rings.slot(ring, rings.take((op.operands[0], 0)))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.empty)), free)
@@ -196,10 +186,6 @@ class Producer:
             if copy.behind:
                 place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)
             hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
-        if two:
-            read = Read(two, at, offsets, tile, kind, together, target, full, parity,
-                        ring.stages)  # fmt: skip
-            self._reads.append(read)
 
     def _load_piece(self, target: Any, full: Any, lane: Any, copy: Copy, behind: Any) -> None:
         """Start a copy to so many bytes behind address `target`; its bytes count on `full`."""

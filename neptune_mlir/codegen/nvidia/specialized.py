@@ -37,7 +37,7 @@ from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProdu
 from neptune_mlir.codegen.nvidia.in_two import InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
-from neptune_mlir.codegen.nvidia.program_order import LongestFirst, order_of
+from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.turns import Turns
@@ -140,8 +140,6 @@ class SpecializedWriter(KernelWriter):
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
         self.order = order_of(self)
-        # programs that others on another device wait for have to come first
-        self.gives = bool(self.in_two) and isinstance(self.order, LongestFirst)
         self.program_position(block)
         self._place_rings()
         if self.resident:

@@ -13,35 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.errors import ArgumentError
-from neptune_mlir.runtime.arrays import ArrayView, Behind, GiftView, storage_dtype
+from neptune_mlir.runtime.arrays import ArrayView, Behind, storage_dtype
 from neptune_mlir.runtime.plan import Plan
 
 OPERAND = "in_two"
-BEHIND, THERE = "map behind", "map there"
-MAPS = ("map", BEHIND, THERE)
-FURTHER = 5  # addresses: of the second array, its word, the array there, its words, forgotten ones
+BEHIND = "map behind"
 UNIT = 16  # bytes that addresses and rows are multiples of
 WORD = 4  # bytes of the word that counts
-
-
-@dataclass(frozen=True)
-class Gift:
-    """What the programs of the last rows write into the memory of another device while they read
-    it: of the array that is not on its way the positions from `low` to `high` (of both arrays, one
-    behind the other), all of which they read, from the last one down.
-
-    Attributes:
-        there: an array of the same shape in that device's memory.
-        word: the address of words there, an i32 for each lane. Programs say in it how many
-            positions have come, from the last one down: each `ArraysInTwo.each`.
-        forgotten: the address of such words here, which are set to 0 before.
-    """
-
-    there: Any
-    word: int
-    forgotten: int
-    low: int
-    high: int
 
 
 @dataclass(frozen=True)
@@ -51,17 +29,13 @@ class ArraysInTwo:
     Attributes:
         late: which of them (0, 1) is on its way; None: none.
         word: the address of an i32 in the memory of the device. It says how many lanes of that
-            array have come: points of the dimensions before `dim`, in order. One of several
-            arguments counts what of all has come.
+            array have come: points of the dimensions before `dim`, in order.
         timeout: milliseconds after which a kernel that waits ends in an error.
         step: if not 0, the word says how many positions of all lanes have come, from the last one
             down: first so many, then all.
         last: how many of the last points of a grid (all its variables but the last one) programs
             of different lengths come longest first of, whatever the point; 0: what the kernel
             finds right (`codegen.nvidia.program_order`).
-        each: if not 0, there is a word for each lane, one behind the other, and it says how many
-            positions of that lane have come, from the last one down: at least each so many.
-        gift: what another device gets of the other array.
     """
 
     arrays: tuple[Any, Any]
@@ -71,12 +45,8 @@ class ArraysInTwo:
     timeout: int = 0
     step: int = 0
     last: int = 0
-    each: int = 0
-    gift: Gift | None = None
 
-    def view(
-        self, first: ArrayView, second: ArrayView, name: str, there: ArrayView | None = None
-    ) -> ArrayView:  # fmt: skip
+    def view(self, first: ArrayView, second: ArrayView, name: str) -> ArrayView:
         """Both as one. Raises ArgumentError where they do not fit."""
         one, two = list(first.shape), list(second.shape)
         begin, more = one[self.dim], two[self.dim]
@@ -90,17 +60,9 @@ class ArraysInTwo:
         low, high = ((0, 0), (0, begin), (begin, begin + more))[
             0 if self.late is None else 1 + self.late
         ]
-        given = None
-        if there is not None and self.gift is not None:
-            kept = second if self.late == 0 else first
-            if there.shape != kept.shape or there.address % UNIT:
-                raise ArgumentError(f"what {name} is given to has another shape, or is not aligned")
-            gift = self.gift
-            given = GiftView(there, gift.word, gift.forgotten, gift.low, gift.high)
         behind = Behind(
-            second, self.dim, begin, low, high, self.word, self.timeout, self.step, self.last,
-            self.each, given,
-        )  # fmt: skip
+            second, self.dim, begin, low, high, self.word, self.timeout, self.step, self.last
+        )
         return replace(first, shape=tuple(one), behind=behind)
 
 
@@ -117,8 +79,6 @@ def takes(plan: Plan, views: Sequence[ArrayView | None]) -> bool:
         place = ["argument", number]
         if any(list(b.of or ()) == place for b in plan.buffers):
             return False
-        if view.behind.gift is not None and not can_give(plan, [number]):
-            return False
         for launch in plan.launches:
             if not any(list(o[:2]) == place for o in launch.operands):
                 continue
@@ -127,15 +87,6 @@ def takes(plan: Plan, views: Sequence[ArrayView | None]) -> bool:
             if not rows or view.behind.begin % rows[0]:
                 return False
     return True
-
-
-def can_give(plan: Plan, numbers: Sequence[int]) -> bool:
-    """Whether the kernel of a plan can give what it reads of these arguments: a program reads all
-    of it, for there are no chunks of which a further kernel joins the parts."""
-    return len(plan.launches) == 1 and all(
-        any([*o[:3]] == [THERE, "argument", n] for launch in plan.launches for o in launch.operands)
-        for n in numbers
-    )  # fmt: skip
 
 
 def can_take(plan: Plan, numbers: Sequence[int], rows: int) -> bool:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
-from neptune_mlir.runtime.shards.order import TILE, LeftOver, Queue, last_lanes, left_over, tiles
+from neptune_mlir.runtime.shards.order import LeftOver, Queue, last_lanes, left_over, tiles
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
@@ -313,33 +313,6 @@ class ShardSchedule:
         length = found.needed[1] - found.needed[0]
         last = length // PARTS // ALIGNED * ALIGNED
         return length - last if programs <= AT_ONCE and last else 0
-
-    def gives_at_once(self, lanes: int) -> bool:
-        """Whether kernels give the other device what it needs while they read it, by `together`:
-        where all programs that wait run at once on a device. (Copies take longer to begin and to
-        be told of than all of them have time, and more of a link than stores.)"""
-        ranks = range(self.devices)
-        if lanes > AT_ONCE or any(self.gift(rank) is None for rank in ranks):
-            return False
-        return any(self.step_at_once(rank, lanes) for rank in ranks)
-
-    def gift(self, rank: int) -> tuple[Call, Piece] | None:
-        """Of a device's calls by `together` the one whose last rows read all of its own data that
-        the other one needs, from the last position down; and where these are, from the start of
-        what the call reads. One that waits for nobody, if there is one."""
-        found = self.together(rank)
-        if found is None or found.own_first:
-            return None
-        columns, (a, b) = self.plan.axes[-1], self.needed(1 - rank, rank)
-        part = found.border + a, found.border + b
-        for call in sorted(found.calls, key=lambda c: found.has_both(c, columns)):
-            low, high = call.spans[columns]
-            inside = low <= part[0] < part[1] <= high
-            if not inside or any((x - low) % ALIGNED for x in part):
-                continue
-            if tiles(self.plan.masks, call, self.sizes, part)[-1] * TILE == b - a:
-                return call, (part[0] - low, part[1] - low)
-        return None
 
     def last_lanes(self, rank: int, lanes: int, groups: int, multiprocessors: int) -> int:
         """Of how many of the last lanes a device's programs come longest first by `together`, where

@@ -33,8 +33,7 @@ class Offer:
     `dims`. `counted`: kernels begin before all has come; so lanes go one group after the other (of
     all tensors those points of the dimensions in front of that one), and a word in the reader's
     memory says how many have come. To a reader that `step` has a number for, positions of all lanes
-    go, from the last one down: so many, then the rest. `given`: kernels of two processes write what
-    travels into each other's memory themselves, so nothing is copied."""
+    go, from the last one down: so many, then the rest."""
 
     tensors: Sequence[torch.Tensor]
     dims: Sequence[int]
@@ -42,7 +41,6 @@ class Offer:
     needed: Needed
     counted: bool = False
     step: Callable[[int], int] = lambda reader: 0
-    given: bool = False
 
 
 class Open(Protocol):
@@ -164,23 +162,16 @@ class CopyExchange:
         self.rank, self.size = group.rank(), group.size()
         self._memory: _Shared | None = None
         self._found: dict[int, list[torch.Tensor]] = {}
-        self._given = False
 
     def start(self, offer: Offer) -> None:
         given, shapes = [x.contiguous() for x in offer.tensors], offer.shapes
         room = max(sum(_room(k) for k in shapes(r)) for r in range(self.size))
-        self._given = offer.given
-        use = "given" if offer.given else "ring"
-        self._memory = memory = _Shared.of(self.group, self.device, room * (self.size - 1), use)
+        self._memory = memory = _Shared.of(self.group, self.device, room * (self.size - 1), "ring")
 
         def slot(reader: int, owner: int) -> torch.Tensor:
             at = (owner - reader - 1) % self.size
             return memory.at(reader)[at * room : (at + 1) * room]
 
-        if offer.given:
-            here, other = self.rank, 1 - self.rank
-            self._found = {r: list(_views(slot(1 - r, r), shapes(r))) for r in (here, other)}
-            return
         memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
             for owner in range(self.size):
@@ -219,26 +210,14 @@ class CopyExchange:
 
     def coming(self, owner: int) -> tuple[list[torch.Tensor], int, int]:
         """What a process offered, counted, on its way; the address of the word that counts its
-        lanes, or of a word for each where they are given, and milliseconds in which they have to
-        come."""
+        lanes, and milliseconds in which they have to come."""
         assert self._memory is not None
-        memory = self._memory
-        word = memory.given()[0] if self._given else memory.counter(owner)
-        return self._found.pop(owner), word, memory.timeout
-
-    def to_give(self) -> tuple[list[torch.Tensor], int, int]:
-        """Where the other process has what this one gives, and addresses: of words there, and of
-        words here that are to be set to 0."""
-        assert self._memory is not None
-        _, forgotten, there = self._memory.given()
-        return self._found.pop(self.rank), there, forgotten
+        return self._found.pop(owner), self._memory.counter(owner), self._memory.timeout
 
     def done(self) -> None:
         """The copies of what this process offered are part of the call, as a graph that captures it
         asks for."""
         assert self._memory is not None
-        if self._given:
-            return
         for owner in list(self._found):  # signals of what nobody asked for
             self.get(owner)
         torch.cuda.current_stream(self.device).wait_stream(self._memory.side)
@@ -372,21 +351,20 @@ class _Shared:
 
     _known: ClassVar[dict[Any, list[_Shared]]] = {}
 
-    def __init__(self, group: dist.ProcessGroup, device: torch.device, room: int, use: str):
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, room: int):
         import torch.distributed._symmetric_memory as symmetric
 
         self.room = room
         size = 2 * room + WORDS * WORD
         self._memory = symmetric.empty(size, dtype=torch.uint8, device=device)
-        self._words = self._memory[2 * room :]
-        self._words.zero_()
+        self._memory[2 * room :].zero_()
         if self._memory.is_cuda:  # before anybody writes there
             torch.cuda.synchronize(device)
         with answering("sharing memory", group):
             self._handle = symmetric.rendezvous(self._memory, group)
         self.rank, self.size = group.rank(), group.size()
         self.side = torch.cuda.Stream(device)
-        self._turn, self._counts, self._gives = 0, False, use == "given"
+        self._turn, self._counts = 0, False
         self._forgotten: list[tuple[torch.Tensor, int, int]] = []
         self._capture, self._captured = 0, False
         options = getattr(group._get_backend(device), "options", None)
@@ -400,7 +378,7 @@ class _Shared:
         kept = cls._known.setdefault((group.group_name, device, use), [])
         if not kept or kept[-1].room < room:  # smaller ones stay: others may be writing into them
             least = max(room, 2 * kept[-1].room if kept else 0)
-            kept.append(cls(group, device, -(-least // 2**20) * 2**20, use))
+            kept.append(cls(group, device, -(-least // 2**20) * 2**20))
         found = kept[-1]
         found._take_turn(capture_of(device))
         return found
@@ -411,16 +389,11 @@ class _Shared:
         self._capture, self._captured = capture, self._captured or capture > 0
         if not anew:
             return
-        self._turn = 0
-        if self._gives:
-            self._words.zero_()
-        else:
-            pad = self._handle.get_signal_pad(self.rank)
-            others = [source for source in range(self.size) if source != self.rank]
-            self._write_words([
-                (pad, (_COUNTS + turn) * self.size + source, 0)
-                for turn in (0, 1) for source in others
-            ])  # fmt: skip
+        pad, self._turn = self._handle.get_signal_pad(self.rank), 0
+        others = [source for source in range(self.size) if source != self.rank]
+        self._write_words([
+            (pad, (_COUNTS + turn) * self.size + source, 0) for turn in (0, 1) for source in others
+        ])  # fmt: skip
         self.barrier()
 
     def at(self, rank: int) -> torch.Tensor:
@@ -435,13 +408,6 @@ class _Shared:
                       for r in (self.rank, 1 - self.rank))  # fmt: skip
         behind = 2 * self.room
         return own.data_ptr() + behind, other.data_ptr() + behind, self.timeout
-
-    def given(self) -> tuple[int, int, int]:
-        """Of kernels that give what they read: the address of this turn's words, in which the other
-        process tells what it gave, of those of the other turn, and of this turn's in its memory."""
-        own, other, _ = self.meeting()
-        half = WORDS // 2 * WORD
-        return own + self._turn * half, own + (1 - self._turn) * half, other + self._turn * half
 
     def barrier(self) -> None:
         """Let the current stream wait until all processes' are here."""

@@ -17,7 +17,7 @@ from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
 from neptune_mlir.runtime.shards import ShardPlan
-from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_give, can_take
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
 from neptune_mlir.runtime.shards.plan import ALIGNED, MEETING
 
 if TYPE_CHECKING:
@@ -75,24 +75,11 @@ class ShardKernels:
     @functools.cached_property
     def takes_two(self) -> bool:
         """Whether `whole` takes what travels as two arrays one behind the other."""
-        return any(can_take(plan, self._moving, ALIGNED) for plan in self._plans)
-
-    @functools.cached_property
-    def gives(self) -> bool:
-        """Whether it can give what it reads of that to another device."""
-        return self.takes_two and any(can_give(plan, self._moving) for plan in self._plans)
-
-    @property
-    def _plans(self) -> list[Plan]:
-        """Of `whole`, for calls of any size."""
-        bundle = self.whole.bundle
-        return [bundle.plan_of(i) for i in bundle.facts.get("images", ()) if "when" not in i]
-
-    @property
-    def _moving(self) -> list[int]:
-        """The numbers of the arguments that travel."""
         traveling = self.plan.axes[-1]
-        return [n for n, a in enumerate(self.plan.arguments) if traveling in (a.axes or ())]
+        places = [n for n, a in enumerate(self.plan.arguments) if traveling in (a.axes or ())]
+        bundle = self.whole.bundle
+        images = bundle.facts.get("images", ())
+        return any(can_take(bundle.plan_of(i), places, ALIGNED) for i in images if "when" not in i)
 
     @functools.cached_property
     def rows(self) -> int:

@@ -16,7 +16,7 @@ from neptune_mlir.pipelines import gpu, nvvm, rocdl, runner
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.plan import Plan, evaluate
-from neptune_mlir.runtime.shards.in_two import BEHIND, MAPS, OPERAND, THERE, ArraysInTwo
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, ArraysInTwo
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.amd import TARGETS as AMD
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
@@ -84,7 +84,6 @@ class Simulated:
         self.plan = Plan.from_json(text)
         self._kernels: dict[str, Kernel] | None = None
         self.behind: dict[int, tuple[int, tuple[int, ...]]] = {}
-        self.there: dict[int, tuple[int, tuple[int, ...]]] = {}  # what is given goes there
         self.placed: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}  # arrays of a call
 
     def block(self, *arguments: Any) -> simt.Block:
@@ -107,9 +106,6 @@ class Simulated:
         kind = self.plan.arguments[number].dtype
         address = self.memory.put(simt.to_bytes(behind.reshape(1, -1), kind))
         self.behind[number] = address, behind.shape
-        if two.gift is not None:
-            raw = simt.to_bytes(two.gift.there.reshape(1, -1), kind)
-            self.there[number] = self.memory.put(raw), two.gift.there.shape
         whole = list(first.shape)
         whole[two.dim] += behind.shape[two.dim]
         return tuple(whole)
@@ -123,11 +119,7 @@ class Simulated:
         if two is not None:
             parts = [ArrayView(0, "i8", a.shape, tuple(strides(a.shape)), False, None)
                      for a in two.arrays]  # fmt: skip
-            there = None
-            if two.gift is not None:
-                to = two.gift.there.shape
-                there = ArrayView(0, "i8", to, tuple(strides(to)), False, None)
-            view = two.view(parts[0], parts[1], "argument", there)
+            view = two.view(parts[0], parts[1], "argument")
             assert two.arrays[0].shape[dim] % rows == 0
         return [int(x.value or 0) for x in parameters.in_two(view, dim)]
 
@@ -180,12 +172,10 @@ class Simulated:
             for operand in launch.operands:
                 if operand[0] == "value":
                     values.append(evaluate(operand[2], shapes, scalars, MULTIPROCESSORS))
-                elif operand[0] in MAPS:
+                elif operand[0] in ("map", BEHIND):
                     array = addresses[tuple(operand[1:3])]
                     if operand[0] == BEHIND:
                         array = self.behind.get(operand[2], array)
-                    if operand[0] == THERE:
-                        array = self.there.get(operand[2], array)
                     values.append(self.tensor_map(array, *operand[1:]))
                 elif operand[0] == OPERAND:
                     values += self.place_in_two(second.get(operand[2]), shapes, *operand[2:])
@@ -237,7 +227,6 @@ class Specialised(Simulated):
         self.maps = Maps()
         self.blocks: list[HopperBlock] = []
         self.come: Callable[[int, int], None] | None = None  # see `Launch`
-        self.told: Callable[[int, int], None] | None = None
 
     def block(self, *arguments: Any) -> HopperBlock:
         self.blocks.append(HopperBlock(*arguments, self.maps, self.launch))
@@ -246,7 +235,7 @@ class Specialised(Simulated):
     def blocks_of(self, launch: Any, programs: int) -> int:
         queue = any(operand[0] == "counter" for operand in launch.operands)
         blocks = min(programs, self.most_blocks) if queue else programs
-        self.launch = Launch(blocks, come=self.come, told=self.told)
+        self.launch = Launch(blocks, come=self.come)
         return self.launch.blocks
 
     def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:
@@ -260,7 +249,6 @@ class Specialised(Simulated):
         parameters._maps.clear()  # addresses mean something else in each call
         self.blocks = []
         self.behind.clear()
-        self.there.clear()
         return super().__call__(*arguments)
 
 
@@ -270,7 +258,7 @@ class Variant(Specialised):
     def __init__(self, module: Any):
         self.module, self.target = module, "sm_90a"
         self.most_blocks, self.data, self.maps, self.blocks = 2, {}, Maps(), []
-        self.come = self.told = None
+        self.come = None
         nvvm.emit_tiles(module, "target", target="sm_90a")
         with module.context, ir.Location.unknown():
             self.finish()

@@ -314,17 +314,6 @@ class HopperBlock(simt.Block):
             self.boxes[warp].append((tensor_map, where, start, adds))
             self.stored += 1
 
-    def _tell_count(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        """What is told of is there."""
-        assert "wait_group 0;" in text and "fence.proxy.async.global;\n@p st.release.sys" in text
-        self._await_boxes(text, operands, mask)
-        assert self.launch.told is not None
-        self.launch.told(*(self._one(v, mask) for v in operands))
-
-    def _set_word(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        assert "elect.sync" in text and self.launch.told is not None
-        self.launch.told(*(self._one(v, mask) for v in operands))
-
     def _await_boxes(self, text: str, operands: Any, mask: np.ndarray) -> None:
         for warp in self._warps(mask):
             for tensor_map, where, start, adds in self.boxes[warp]:
@@ -473,8 +462,6 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "wgmma.mma_async": HopperBlock._multiply,
     "wgmma.wait_group": HopperBlock._await_products,
     "ld.acquire.sys": HopperBlock._await_count,
-    "st.release.sys": HopperBlock._tell_count,
-    "st.global.b32": HopperBlock._set_word,
     "mbarrier.try_wait": HopperBlock._wait,
     "mbarrier.arrive.expect_tx": HopperBlock._expect,
     "mbarrier.arrive": HopperBlock._arrive,

@@ -151,10 +151,8 @@ class Producer:
 class Launch:
     """What blocks of a launch share: how many there are, and how many programs were taken.
 
-    `come`: called where a kernel waits for a lane, with the address of the word and the lane.
-    `told`: called where it writes a word for another device, or sets one of its own to 0."""
+    `come`: called where a kernel waits for a lane, with the address of the word and the lane."""
 
     blocks: int = 1
     taken: int = 0
     come: Callable[[int, int], None] | None = None
-    told: Callable[[int, int], None] | None = None

@@ -366,28 +366,6 @@ def test_data_come_to_all_lanes_at_once_where_all_run_at_once():
     assert rows(4096, 1) == 0  # kernels that run forward
 
 
-def test_the_last_rows_of_a_call_give_what_the_other_device_needs():
-    def schedule(size, layout=ShardLayout.zigzag, **options):
-        plan = plan_of(split(ops.attention(head_dim=4, **options), ["i", "j"]))
-        pieces = layout(size, 2)
-        return ShardSchedule(plan, {"i": pieces, "j": pieces})
-
-    causal = schedule(4096, causal=True)
-    call, part = causal.gift(0)  # its own first rows, which wait for nobody
-    assert call.spans == {"i": (0, 1024), "j": (2048, 3072)} and part == (0, 1024)
-    call, part = causal.gift(1)  # all rows, behind what comes
-    assert call.spans == {"i": (0, 2048), "j": (0, 3072)} and part == (1024, 3072)
-    assert causal.gives_at_once(16)
-    assert not causal.gives_at_once(17)  # programs that wait for some that have not begun
-    assert not schedule(16384, causal=True).gives_at_once(16)
-    assert schedule(4096).gift(0) is None  # kernels that run forward
-    assert schedule(4000, causal=True).gift(0) is None  # pieces that are no whole tiles
-    windowed = schedule(4096, causal=True, window=200)  # the last rows see the last positions alone
-    assert not windowed.gives_at_once(2)
-    contiguous = schedule(4096, ShardLayout.even, causal=True)  # one gives, and gets nothing
-    assert not contiguous.gives_at_once(2)
-
-
 def _positions(pieces):
     return [x for start, end in pieces for x in range(start, end)]
 

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.runtime.shards.in_two import ArraysInTwo, Gift, can_give, can_take
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
 from neptune_mlir.targets.tuned import Choice
 from support.chips import simt
 from support.chips.run_kernels import Specialised
 
 HEAD, STREAM, LANES = 64, 64, 2
-WORD = 1 << 20  # addresses that the simulator's memory does not have
-THERE, FORGOTTEN = 3 << 20, 2 << 20
+WORD = 1 << 20  # an address that the simulator's memory does not have
 
 
 @cache
@@ -85,72 +84,8 @@ def test_the_second_array_comes_late(causal, group, resident, rows, cut):
     np.testing.assert_array_equal(kernel(q, *both), want)
 
 
-@pytest.mark.parametrize("each", [64, 128])
-@pytest.mark.parametrize("alone", [False, True])
-def test_the_last_rows_give_what_they_read(each, alone):
-    """Lanes have words of their own; what is told of is there, and no more than that is needed."""
-    _, kernel = kernel_of(True, True)
-    kernel.come = kernel.told = None
-    cut, rows, low, high = (0, 320, 64, 256) if alone else (128, 320, 128, 320)
-    rng = np.random.default_rng(each)
-    q, k, v = rng.standard_normal((3, 1, LANES, rows, HEAD)).astype(np.float16)
-    want = kernel(q, k, v)
-    kept = {n + 1: x[:, :, cut:] for n, x in enumerate((k, v))}
-    asked, told = [], []
-
-    def come(word, passed):
-        asked.append(((word - WORD) // 4, passed))
-        for n, x in ((1, k), (2, v)):
-            address = kernel.placed["argument", n][0]
-            there = np.full_like(x[:, :, :cut], np.nan)
-            for lane, most in asked:
-                there[0, lane, max(cut - most - 1, 0) :] = x[0, lane, max(cut - most - 1, 0) : cut]
-            raw = simt.to_bytes(there.reshape(1, -1), "f16").reshape(-1)
-            kernel.memory.heap[address : address + len(raw)] = raw
-
-    def tell(word, count):
-        told.append((word, count))
-        if word >= THERE:
-            assert ((word - FORGOTTEN) // 4 % 2, 0) in [((w - FORGOTTEN) // 4, c) for w, c in told]
-            for n, x in kept.items():
-                lane, begin = (word - THERE) // 4, high - count
-                got = given(n)[0, lane, begin - cut : high - cut]
-                np.testing.assert_array_equal(got, x[0, lane, begin - cut : high - cut])
-
-    def given(n):
-        address, shape = kernel.there[n]
-        return kernel.memory.get(address, shape, "f16")
-
-    pairs = []
-    for x in (k, v):
-        own = x[:, :, cut:]
-        gift = Gift(np.full_like(own, np.nan), THERE, FORGOTTEN, low, high)
-        if alone:
-            pairs.append(ArraysInTwo((own, own[:, :, :0]), 2, each=each, gift=gift))
-        else:
-            first = np.full_like(x[:, :, :cut], np.nan)
-            pairs.append(ArraysInTwo((first, own), 2, 0, WORD, 1000, 0, LANES, each, gift))
-    kernel.come, kernel.told = come, tell
-    np.testing.assert_array_equal(kernel(q, *pairs), want)
-    kernel.come = kernel.told = None
-    for n, x in kept.items():
-        np.testing.assert_array_equal(given(n)[:, :, low - cut : high - cut],
-                                      x[:, :, low - cut : high - cut])  # fmt: skip
-        assert np.isnan(given(n)[:, :, : low - cut]).all() or low == cut
-        assert np.isnan(given(n)[:, :, high - cut :]).all()
-    size = high - low
-    for lane in range(LANES):
-        counts = [count for word, count in told if word == THERE + 4 * lane]
-        assert counts == [*range(each, size, each), size]
-    assert {passed for _, passed in asked} == (
-        set() if alone else {n - 1 for n in range(each, cut + 1, each)}
-    )
-
-
 def test_what_kernels_say_that_they_take():
     _, kernel = kernel_of(False)
     assert can_take(kernel.plan, [1, 2], 128)
     assert not can_take(kernel.plan, [1, 2], 32)  # tiles have 64 rows
     assert not can_take(kernel.plan, [0], 128)
-    assert not can_give(kernel.plan, [1, 2])  # programs are as long, so no order is theirs
-    assert can_give(kernel_of(True, True)[1].plan, [1, 2])

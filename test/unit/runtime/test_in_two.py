@@ -11,7 +11,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous
 from neptune_mlir.runtime.parameters import in_memory, in_two
 from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
-from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, THERE, ArraysInTwo, Gift, takes
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, ArraysInTwo, takes
 
 
 def view(address, *shape, dtype="f16"):
@@ -32,33 +32,17 @@ def test_both_are_one_argument():
     assert in_memory(whole, "map") == FIRST and in_memory(whole, BEHIND) == SECOND
     assert in_memory(FIRST, BEHIND) == FIRST
     assert whole.span() == FIRST.span()  # what is written may lie behind the first one
-    # words; begin, what is late, time, how it is told; what is given; lanes of dimensions in front
-    nothing, lanes = [0, 0], [3, 1]
-    assert [x.value or 0 for x in in_two(whole, 2)] == [
-        77, 0, 0, 128, 128, 168, 900, 0, 0, 0, 0, *nothing, *lanes
-    ]  # fmt: skip
+    # the word; begin, what is late, time; lanes of the dimensions in front
+    assert [x.value for x in in_two(whole, 2)] == [77, 128, 128, 168, 900, 0, 0, 0, 3, 1]
     first = ArraysInTwo((None, None), 2, 0, 77, 900).view(FIRST, SECOND, "k")
-    assert [x.value for x in in_two(first, 2)][4:6] == [0, 128]
+    assert [x.value for x in in_two(first, 2)][2:4] == [0, 128]
     # all lanes at once, 32 positions first; programs of 5 lanes longest first
     first = ArraysInTwo((None, None), 2, 0, 77, 900, 32, 5).view(FIRST, SECOND, "k")
-    assert [x.value or 0 for x in in_two(first, 2)] == [
-        77, 0, 0, 128, 0, 128, 900, 32, 1, 5, 0, *nothing, *lanes
-    ]  # fmt: skip
-    # a word for each lane, 64 positions at a time; and of the second one 8 to 24 are given
-    gift = Gift(None, 88, 99, 136, 152)
-    first = ArraysInTwo((None, None), 2, 0, 77, 900, each=64, gift=gift).view(
-        FIRST, SECOND, "k", replace(SECOND, address=1 << 21)
-    )  # fmt: skip
-    assert [x.value or 0 for x in in_two(first, 2)] == [
-        77, 88, 99, 128, 0, 128, 900, 0, 1, 0, 64, 136, 152, *lanes
-    ]  # fmt: skip
-    assert in_memory(first, THERE).address == 1 << 21
+    assert [x.value or 0 for x in in_two(first, 2)] == [77, 128, 0, 128, 900, 32, 1, 5, 0, 0]
 
 
 def test_an_array_that_is_one_is_the_first():
-    assert [x.value or 0 for x in in_two(FIRST, 2)] == [
-        0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1
-    ]  # fmt: skip
+    assert [x.value or 0 for x in in_two(FIRST, 2)] == [0, 128, 0, 0, 0, 0, 0, 0, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -81,15 +65,3 @@ def test_what_a_plan_takes():
     assert not takes(plan(place, [OPERAND, "argument", 0, 1, 64]), [whole])
     shaped = Buffer("f16", (2, 3, 168, 64), ["argument", 0])
     assert not takes(plan(place, told, buffers=(shaped,)), [whole])
-
-
-def test_who_gives_reads_all_of_it():
-    """A plan that says that it gives, of one kernel: of several each reads chunks."""
-    gift = Gift(None, 88, 99, 128, 168)
-    whole = ArraysInTwo((None, None), 2, 0, 77, 900, each=64, gift=gift).view(
-        FIRST, SECOND, "k", replace(SECOND, address=1 << 21)
-    )  # fmt: skip
-    place, told, there = ["argument", 0], [OPERAND, "argument", 0, 2, 64], [THERE, "argument", 0]
-    one = plan(place, told, there)
-    assert takes(one, [whole]) and not takes(plan(place, told), [whole])
-    assert not takes(replace(one, launches=one.launches * 2), [whole])

@@ -6,7 +6,6 @@
 
 import collections
 import contextlib
-import ctypes
 import threading
 import time
 
@@ -29,7 +28,7 @@ from neptune_mlir.torch import register, unregister  # noqa: E402
 from neptune_mlir.torch.distributed import exchange  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
 from neptune_mlir.torch.distributed.kernels import ShardKernels  # noqa: E402
-from neptune_mlir.torch.distributed.together import TOGETHER, TogetherCall  # noqa: E402
+from neptune_mlir.torch.distributed.run import TOGETHER, _ShardCall  # noqa: E402
 from support.processes import run  # noqa: E402
 
 LENGTH, DIM = 17, 4
@@ -226,10 +225,10 @@ def left_over(group):
         patch.setattr(order, "TILE", 2)
         patch.setattr(order, "LEAST", 1)
         patch.setattr(plan, "ALIGNED", 1)
-        patch.setattr(TogetherCall, "_multiprocessors", 5)
+        patch.setattr(_ShardCall, "_multiprocessors", 5)
         patch.setattr(ShardKernels, "rows", 2)
-        in_chunks = TogetherCall._in_chunks
-        patch.setattr(TogetherCall, "_in_chunks",
+        in_chunks = _ShardCall._in_chunks
+        patch.setattr(_ShardCall, "_in_chunks",
                       lambda self, rest, *a: (taken.append(rest), in_chunks(self, rest, *a)))
         function = nd.compile(
             ops.attention(head_dim=DIM, v_dim=DIM, dtype="f32"), group, {"i": None, "j": None}
@@ -492,52 +491,9 @@ def counting(group, seen):
         around.done()
 
 
-def giving(group, seen):
-    """Calls whose kernels write what they read into the other's memory, lane by lane, and tell so
-    in a word for each lane."""
-    device, rank = torch.device("cpu"), group.rank()
-    lanes, other = 3, 1 - rank
-
-    def word(address, lane):
-        return ctypes.c_int32.from_address(address + 4 * lane)
-
-    for call in range(9):
-        group.call = call
-
-        def shapes(owner):
-            return [(torch.Size((lanes, 4 + owner)), torch.float32)] * 2
-
-        time.sleep(group.late * (call % 2))
-        around = exchange.CopyExchange(group, device)
-        mine = [torch.full(shape, 10.0 * call + rank, dtype=kind) for shape, kind in shapes(rank)]
-        around.start(exchange.Offer(mine, [1, 1], shapes, None, True, given=True))
-        (got, own, _), (there, told, forgotten) = around.coming(other), around.to_give()
-        for lane in range(lanes):
-            with group.of.change:
-                word(forgotten, lane).value = 0
-                assert word(told, lane).value == 0, "a word that nobody took back"
-                for x, to in zip(mine, there, strict=True):
-                    to[lane] = x[lane]
-                word(told, lane).value = 1
-                group.of.change.notify_all()
-        for lane in range(lanes):
-            here = word(own, lane)
-            with group.of.change:
-                assert group.of.change.wait_for(lambda w=here: w.value == 1, 5)
-            time.sleep(group.late)
-            seen.append(all(bool((x[lane] == 10.0 * call + other).all()) for x in got))
-        around.done()
-
-
-@pytest.mark.parametrize("late", [None, 0, 1])
-def test_what_kernels_give(late, monkeypatch):
-    seen = with_threads(giving, 2, late, monkeypatch)
-    assert len(seen) == 2 * 9 * 3 and all(seen)
-
-
 @pytest.mark.parametrize("calls", [1, 3])
 @pytest.mark.parametrize("late", [None, 0, 1])
-@pytest.mark.parametrize("do", [counting, copying, giving])
+@pytest.mark.parametrize("do", [counting, copying])
 def test_graphs_with_an_odd_number_of_calls(do, late, calls, monkeypatch):
     """Replayed one after the other: the first call of each knows nothing of the turns before, nor
     do calls outside of graphs behind them."""
