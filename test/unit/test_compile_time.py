@@ -88,7 +88,7 @@ def test_front_end(monkeypatch):
     started = time.process_time()
     bundle = compiler.compile_text(text, OPERATOR, "sm_90a", None, None)
     seconds = time.process_time() - started
-    assert len(bundle.facts["images"]) == 8
+    assert len(bundle.facts["images"]) == 9
     assert seconds < MOST_UNITS * unit()
     started = time.process_time()
     asked = Asked(text, OPERATOR, "sm_90a", None, "", None, tuned.current(), EFFORT.get())

@@ -18,7 +18,7 @@ from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.numerics.accuracy import LARGEST, rounded
 from neptune_mlir.algebra.numerics.kept import Kept, operated, read_at, read_plainly, with_digits
-from neptune_mlir.algebra.terms import Term, is_float, walk
+from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
 Array = np.ndarray
 
@@ -106,7 +106,8 @@ def _value(
         data, plain = domain.data[n.attr], domain.batched
         value = read_plainly(n, data, domain.extents, axis, lo, hi) if plain else None
         if value is None:
-            value = read_at(np.asarray(data), args, domain.batched, domain.unit)
+            clipped = any(reads(i) for i in n.args)
+            value = read_at(np.asarray(data), args, clipped, domain.batched, domain.unit)
         value = value.astype(kind, copy=False)
     elif n.op == "ref":
         value = refs[n.attr]

@@ -142,17 +142,24 @@ def read_plainly(
     return found[spread_out]
 
 
-def read_at(array: Array, places: Sequence[Array], batched: bool, unit: tuple[int, ...]) -> Array:
-    """A read at any positions; those outside, of data or of extents that are smaller here than the
-    program has them, count on from the start. `unit`: the shape of a value that varies along no
-    axis."""
+def read_at(
+    array: Array, places: Sequence[Array], clipped: bool, batched: bool, unit: tuple[int, ...]
+) -> Array:  # fmt: skip
+    """A read at any positions. `unit`: the shape of a value that varies along no axis.
+
+    Of a program's own arrays (not `batched`), positions outside that are data (`clipped`) are the
+    nearest inside, and others raise IndexError. Of inputs that a check makes, positions outside, of
+    data or of extents that are smaller there than the program has them, count on from the start.
+    """
     shape = array.shape[int(batched) :]
+    if not batched:
+        if clipped:
+            places = [np.clip(p, 0, n - 1) for p, n in zip(places, shape, strict=True)]
+        return array[tuple(places)] if places else array.reshape(unit)
     places = [
         p if 0 <= p.min(initial=0) and p.max(initial=0) < n else p % n
         for p, n in zip(places, shape, strict=True)
     ]
-    if not batched:
-        return array[tuple(places)] if places else array.reshape(unit)
     if not places:
         return array.reshape(array.shape[:1] + unit[1:])
     if all(len(p) == 1 for p in places):  # the same for all inputs

@@ -12,8 +12,12 @@ from neptune_mlir.cli.main import main
 from neptune_mlir.dialects.context import parse
 
 LONG, LONGER = (f"calls where ({n} <= k.shape[2])" for n in (2048, 8192))
+PART = "calls where (k.shape[2] <= 64)"  # of a tile
 PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"
-FEW = f"calls where ((2 * {PROGRAMS.format(128)}) <= multiprocessors)"
+FEW = (
+    f"calls where or(((2 * {PROGRAMS.format(128)}) <= multiprocessors), "
+    f"and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= {PROGRAMS.format(128)})))"
+)
 SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= (2 * multiprocessors)))"
 # streams in chunks
 ANY, LARGE, SMALL = (PROGRAMS.format(n) for n in (128, 64, 16))
@@ -22,7 +26,7 @@ SMALL = (
     f"calls where or(({SMALL} <= {ANY}), "
     f"and(((8 * {ANY}) <= multiprocessors), ({SMALL} <= multiprocessors)))"
 )
-CALLS = ("other calls", LONG, LONGER, FEW, SHORT, LARGE, SMALL)
+CALLS = ("other calls", LONG, LONGER, PART, FEW, SHORT, LARGE, SMALL)
 # of SMALL those whose stream has one chunk: nothing to join
 ONE_CHUNK = f"calls where and({SMALL.removeprefix('calls where ')}, ("
 
@@ -54,7 +58,7 @@ def test_every_program_is_shown(capsys, program, level):
     rows = {"fused": r"neptune.tile = array<i64: 1, 1, (\d+),",
             "tile": r"to tensor<(\d+)x64xf16>",
             "target": r"neptune\.plan.*?attention_0.*?\[\\22dim\\22, 0, 2\], (\d+)\]"}  # fmt: skip
-    sizes = ("128", "192", "192", "64", "64", "64", "16", "16")
+    sizes = ("128", "192", "192", "128", "64", "64", "64", "16", "16")
     for part, wanted in zip(parts, sizes, strict=True):
         parse(part)
         assert re.search(rows[level], part)[1] == wanted

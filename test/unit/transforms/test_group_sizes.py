@@ -161,7 +161,7 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
     text = Source.of(ops.attention(head_dim=64, causal=True, dtype="f16")).text
     bundle = compiler.compile_text(text, "attention", "sm_80,sm_90a", None, None)
     images = bundle.facts["images"]
-    assert [i["target"] for i in images] == [*["sm_80"] * 4, *["sm_90a"] * 7]
+    assert [i["target"] for i in images] == [*["sm_80"] * 4, *["sm_90a"] * 8]
     cut = [i for i in images if "when" in i and len(i["kernels"]) > 1]  # streams in chunks
     assert len(cut) == 4
     behind = [i for k, i in enumerate(images[1:]) if images[k] in cut]
@@ -174,22 +174,28 @@ def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
         assert (own, image["when"][2][1]) == (parts[1:], parts[0])
     images = [i for i in images if i not in cut and i not in whole]
     assert "when" not in images[1] and images[2]["when"] == ["le", 8192, ["dim", 1, 2]]
-    assert "plan" in images[2] and "plan" in images[3]  # of another grid
+    assert images[3]["when"] == ["le", ["dim", 1, 2], 64]  # a tile of 64 keys is the stream
+    assert "plan" in images[2] and "plan" in images[4]  # of another grid
     rows = [bundle.plan_of(i).launches[0].grid[-1] for i in images[1:]]
-    assert rows == [["ceildiv", ["dim", 0, 2], size] for size in (128, 192, 64, 64)]
-    few, short = images[3]["when"], images[4]["when"]
+    assert rows == [["ceildiv", ["dim", 0, 2], size] for size in (128, 192, 128, 64, 64)]
+    few, short = images[4]["when"], images[5]["when"]
     # half as many programs as the chip has multiprocessors, or fewer
     for chip, b, n, wanted in (  # the device says how many
         (132, 1, 1024, True), (132, 1, 1025, False), (132, 2, 512, True),
         (114, 1, 1024, False), (114, 1, 896, True),
     ):  # fmt: skip
-        assert evaluate(few, [(b, 8, n, 64)], [], chip) == wanted, (chip, b, n)
+        assert bool(evaluate(few, [(b, 8, n, 64)] * 2, [], chip)) == wanted, (chip, b, n)
+    for b, n, keys, wanted in (  # 64 rows are all, of short streams: many programs, too
+        (90, 64, 1024, True), (90, 65, 1024, False), (90, 64, 1025, False)
+    ):  # fmt: skip
+        shapes = [(b, 8, n, 64), (b, 8, keys, 64)]
+        assert bool(evaluate(few, shapes, [], 132)) == wanted, (b, n, keys)
     for b, n, keys, wanted in (  # short streams, and all programs run at once
         (1, 1025, 1024, True), (2, 1024, 1024, True), (3, 1024, 1024, False), (2, 1024, 1025, False)
     ):  # fmt: skip
         shapes = [(b, 8, n, 64), (b, 8, keys, 64)]
         assert bool(evaluate(short, shapes, [], 132)) == wanted, (b, n, keys)
-    (kernel,) = images[4]["kernels"].values()
+    (kernel,) = images[5]["kernels"].values()
     assert kernel["blocks_per_sm"] == 2 and not kernel["resident"]
     assert all(k["spills"] == 0 for i in images for k in i["kernels"].values())
     images = bundle.facts["images"]
