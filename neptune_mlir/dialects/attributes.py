@@ -438,7 +438,7 @@ STAGES = Attribute(
     ),
 )  # fmt: skip
 ROUGH = Mark(
-    "rough", MARK, "math.exp, math.tanh, arith.divf",
+    "rough", MARK, "math.exp, math.tanh, arith.divf, arith.mulf",
     "few digits are enough: its result is rounded to 16 bits",
     writers=("transforms.gpu.tolerance",), readers=("codegen.gpu.compute", "codegen.gpu.scalars"),
 )  # fmt: skip

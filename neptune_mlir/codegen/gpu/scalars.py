@@ -26,7 +26,8 @@ Rewrites, all of them properties of the operators:
   the other, and two such conditions of one choice are one: a mask costs an element a comparison
   and a choice;
 * a position as a number is one conversion a thread, and an addition: `float(i + 8)` is
-  `float(i) + 8.0`, and k times that is `fma(k, 8.0, k * float(i))`;
+  `float(i) + 8.0`, and k times that is `fma(k, 8.0, k * float(i))` in scores of which few digits
+  will do (at position 0 it is what rounding `k * float(i)` lost, not 0);
 * a product plus something is one fused multiply-add.
 """
 
@@ -457,6 +458,10 @@ def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
 
 
 def _multiply(s: Scalars, a: Any, b: Any) -> Any:
+    return s.multiply(a, b) if a.type == s.f32 else None
+
+
+def _rough_multiply(s: Scalars, a: Any, b: Any) -> Any:
     if a.type != s.f32:
         return None
     for position, k in ((a, b), (b, a)):
@@ -530,7 +535,7 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "math.erf": erf,
     "math.sqrt": _square_root,
     "arith.addf": _add,
-    "arith.mulf": _multiply,
+    "arith.mulf": _rough_multiply,
     "arith.divf": _rough_divide,
     "arith.select": _choose,
     "arith.extf": _widen,
@@ -540,4 +545,5 @@ _REWRITES: dict[str, Callable[..., Any]] = {
 # what takes their place where a program needs all digits
 _EXACT: dict[str, Callable[..., Any]] = {
     "math.exp": exact_exponential, "math.tanh": tanh, "arith.divf": _divide,
+    "arith.mulf": _multiply,
 }  # fmt: skip

@@ -10,6 +10,11 @@ exponents. So functions are marked `neptune.rough` in such programs: every `math
 `math.tanh` whose value, times numbers up to `LARGEST`, goes nowhere but into maxima of rows and
 exponentials. Quotients are marked that are two units in the last place off, unless something may
 turn on their last bit: a comparison, or a function that rounds to whole numbers.
+
+Products k p of positions are marked that are parts of scores. As k (p + 8) = k p + 8 k is made,
+they are off by what rounding k p loses, also where the position itself is 0. To weights that are
+measured from the maximum of these very scores it is nothing: p is less than 2^8 away, so that
+other positions have scores that are further away by 2^16 such errors.
 """
 
 from __future__ import annotations
@@ -32,13 +37,16 @@ _LOGARITHMS = ("math.log", "math.log2", "math.log10", "math.log1p")
 
 def mark_tolerant(forall: Any) -> None:
     """Mark the functions of a kernel that need few digits."""
-    names = ("math.exp", "math.tanh", "arith.divf")
-    exponentials, tangents, quotients = (_called(forall, name) for name in names)
-    if not (exponentials or tangents or quotients) or not _rounds_to_16_bits(forall.parent):
+    names = ("math.exp", "math.tanh", "arith.divf", "arith.mulf")
+    exponentials, tangents, quotients, products = (_called(forall, name) for name in names)
+    products = [op for op in products if _is_of_position(op)]
+    found = exponentials or tangents or quotients or products
+    if not found or not _rounds_to_16_bits(forall.parent):
         return
     tangents = [op for op in tangents if _is_exponent(op.results[0], 1.0)]
     quotients = [op for op in quotients if not _decides(op.results[0], set())]
-    for op in (*exponentials, *tangents, *quotients):
+    products = [op for op in products if _is_score(op.results[0])]
+    for op in (*exponentials, *tangents, *quotients, *products):
         ROUGH.set(op)
 
 
@@ -127,6 +135,64 @@ def _result_leads_to_exponents(end: Any, position: int, factor: float) -> bool:
         and _is_exponent(use.owner.regions[0].blocks[0].arguments[use.operand_number], factor)
         for use in users
     )
+
+
+def _is_of_position(product: Any) -> bool:
+    factors = [v.owner for v in product.operands if not isinstance(v.owner, ir.Block)]
+    is_f32 = isinstance(product.results[0].type, ir.F32Type)
+    return is_f32 and any(op.name == "arith.sitofp" for op in factors)
+
+
+def _is_score(value: Any) -> bool:
+    """Whether a value is part of scores alone, all of whose exponentials are measured from their
+    maximum: what is added to all of a row changes nothing."""
+    if not _is_exponent(value, 1.0):
+        return False
+    exponents: list[Any] = []
+    maxima: set[Any] = set()
+    _follow(value, exponents, maxima)
+    return all(
+        not isinstance(x.owner, ir.Block)
+        and x.owner.name == "arith.subf"
+        and _is_made_of(x.owner.operands[1], maxima)
+        for x in exponents
+    )
+
+
+def _follow(value: Any, exponents: list[Any], maxima: set[Any]) -> None:
+    """Collect what a value (`_is_exponent`) goes into."""
+    for use in value.uses:
+        op = use.owner
+        if op.name in ("math.exp", "math.exp2"):
+            exponents.append(value)
+        elif op.name == "linalg.generic":
+            _follow(op.regions[0].blocks[0].arguments[use.operand_number], exponents, maxima)
+        elif op.name == "linalg.yield":
+            generic = op.operation.block.owner
+            made = generic.results[use.operand_number]
+            if "reduction" in str(generic.attributes["iterator_types"]):
+                maxima.add(made)
+            else:
+                _follow(made, exponents, maxima)
+        else:
+            _follow(op.results[0], exponents, maxima)
+
+
+def _is_made_of(reference: Any, maxima: set[Any]) -> bool:
+    """Whether a reference is one of these maxima, guarded or not."""
+    if reference in maxima:
+        return True
+    op = reference.owner
+    if isinstance(op, ir.Block):
+        generic = op.owner
+        inside = generic.name == "linalg.generic"
+        return inside and _is_made_of(generic.operands[reference.arg_number], maxima)
+    if op.name == "arith.select":
+        return any(_is_made_of(v, maxima) for v in list(op.operands)[1:])
+    if op.name != "linalg.generic" or "reduction" in str(op.attributes["iterator_types"]):
+        return False
+    made = list(op.regions[0].blocks[0].operations)[-1].operands
+    return _is_made_of(made[reference.result_number], maxima)
 
 
 def _number(value: Any) -> float | None:

@@ -8,7 +8,9 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.frontend import notation as N
 from support import math_functions as M
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_kernels import Case, simulate
@@ -84,6 +86,43 @@ def test_capped_scores_need_few_digits(name, dtype, rough):
     assert text.count("math.tanh") > 0
     marked = [line for line in text.splitlines() if "math.tanh" in line and "neptune.rough" in line]
     assert len(marked) == (text.count("math.tanh") if rough else 0)
+
+
+def decay(dtype):
+    """Retention without queries and keys: weights that fall with the distance."""
+    p = N.Program("decay")
+    h, i, j, d = p.axes("h i j d", d=16)
+    v, g = p.input("v", j, d, dtype=dtype), p.input("g", h)
+    u = p.input("u", i, d, dtype=dtype)
+    weight = N.where(j <= i, N.exp(-abs(g[h]) * N.cast(i - j, "f32")), 0.0)
+    total = N.sum(weight * N.cast(v[j, d], "f32"), j)
+    p.output(N.cast(N.cast(u[i, d], "f32") + total, dtype), h, i, d)
+    return Source.of(p).text
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx1100"])
+def test_multiples_of_distances_are_right_near_the_diagonal(target):
+    module, _ = compiler.lower_text(decay("f32"), "test", target, None, "tile")
+    run = Simulated(module, target=target)
+    v, u = np.random.default_rng(3).standard_normal((2, 29, 16)).astype(np.float32)
+    g = np.array([0.37, 1e9], np.float32)
+    distance = np.arange(29)[:, None] - np.arange(29)
+    fallen = np.exp(-g.astype(np.float64)[:, None, None] * np.maximum(distance, 0))
+    expected = u + np.where(distance >= 0, fallen, 0) @ v.astype(np.float64)
+    np.testing.assert_allclose(run(v, g, u), expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(("dtype", "rough"), [("f16", True), ("f32", False)])
+def test_slopes_of_scores_need_few_digits(dtype, rough):
+    program = ops.attention(head_dim=32, dtype=dtype, causal=True, alibi=True)
+    assert has_rough_products(program.to_mlir()) == rough
+    assert not has_rough_products(decay(dtype))
+
+
+def has_rough_products(text):
+    module, _ = compiler.lower_text(text, "test", "sm_80", None, "tile")
+    lines = Simulated(module).assigned.splitlines()
+    return any("arith.mulf" in line and "neptune.rough" in line for line in lines)
 
 
 def element_wise(body, kind="f32", result=None):
