@@ -26,6 +26,13 @@ from neptune_mlir.algebra.numerics.accuracy import (
 from neptune_mlir.algebra.numerics.judge import far_from_one
 from neptune_mlir.algebra.numerics.norms import kinds, norm
 
+# Of inputs that are not right at once: the worst, so many by name, and so many of all; as many of
+# those that no luck excuses, which come first. Each takes 10 ms, as thousands that are right do
+# together.
+JUDGED, MOST_JUDGED = 8, 48
+# So many of them side by side, for what they run on is cheaper together; few to begin with, for the
+# first that is wrong is enough.
+JUDGED_TOGETHER = 2, 14, MOST_JUDGED, MOST_JUDGED - 16
 STRANGE = 1e30  # an infinity or a NaN where there is none, nor is the program as written right
 
 
@@ -70,6 +77,52 @@ def numbers_lacking(three: Sequence[Sequence[Array]], signs: Sequence[Array]) ->
         lacks = made & ~np.isfinite(fused)
         found = found + lacks.reshape(len(lacks), -1).sum(1)
     return found
+
+
+def excess_of_numbers(
+    stacks: Sequence[Any], arguments: Sequence[str], three: Sequence[Sequence[Array]],
+    signs: Sequence[Array], results: Sequence[str],
+) -> Array:  # fmt: skip
+    """`excess_at_once` of the elements alone that all programs make numbers of, the one as written
+    in the order `signs`, too: beside that order as well. Another element of the same input that is
+    infinite hides such an error, if what makes that one infinite is luck."""
+    fused, unfused, exact = three
+    known = [
+        np.logical_and.reduce([np.isfinite(a) for a in of_each])
+        for of_each in zip(*three, signs, strict=True)
+    ]
+
+    def there(of_all: Sequence[Array]) -> list[Array]:
+        return [np.where(k, a, 0.0) for k, a in zip(known, of_all, strict=True)]
+
+    both = (
+        excess_at_once(stacks, arguments, [there(fused), there(way), there(exact)], results)
+        for way in (unfused, signs)
+    )
+    return np.minimum(*both)
+
+
+def worst_of(
+    names: Sequence[str], excess: Array, lacking: Array, off: Array, margin: float
+) -> list[int]:
+    """Which inputs `judge` is asked of: by name the worst of those over the margin, and one at
+    least. First those that no luck excuses, where others of their name are infinite: they lack
+    numbers, or are `off` in those that they have."""
+    named: dict[str, list[int]] = {}
+    for k in map(int, np.flatnonzero(excess > margin)):
+        named.setdefault(names[k], []).append(k)
+    each = max(1, min(JUDGED, MOST_JUDGED // max(len(named), 1)))
+    sure = dict[int, int]()  # by how many of the same name are worse
+    worst = set[int]()
+    for of in named.values():
+        worst |= {*sorted(of, key=lambda k: (-excess[k], -lacking[k]))[:each]}
+        if any(excess[k] >= STRANGE for k in of):
+            for far, least in ((lacking, 0.0), (off, margin)):
+                some = sorted((k for k in of if far[k] > least), key=far.__getitem__, reverse=True)
+                for place, k in enumerate(some[:JUDGED]):
+                    sure[k] = min(place, sure.get(k, place))
+    first = sorted(sure, key=lambda k: (sure[k], k))[:MOST_JUDGED]
+    return [*first, *sorted(worst - {*first})]
 
 
 def _of_floats(

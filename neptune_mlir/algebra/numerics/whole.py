@@ -23,7 +23,15 @@ import numpy as np
 from neptune_mlir.algebra.chain import Solution
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32, rounded
-from neptune_mlir.algebra.numerics.at_once import excess_at_once, numbers_lacking, stacked
+from neptune_mlir.algebra.numerics.at_once import (
+    JUDGED_TOGETHER,
+    STRANGE,
+    excess_at_once,
+    excess_of_numbers,
+    numbers_lacking,
+    stacked,
+    worst_of,
+)
 from neptune_mlir.algebra.numerics.evaluation import (
     Array,
     Domain,
@@ -60,12 +68,6 @@ RUNS = 64  # of one input, where rounding decides
 MARGIN = 0.8  # of the bound: other numbers than those tried here, in other orders, do worse
 CLOSE, MORE = 0.6, 256  # of the bound: such inputs are drawn again for each plan, for so many rows
 SELDOM = 4  # times less often where an element is infinite or a NaN: other numbers say little more
-# Of those that are not right at once: the worst, so many by name, and so many of all. Each takes
-# 10 ms, as thousands that are right do together.
-JUDGED, MOST_JUDGED = 8, 48
-# So many of them side by side, for what they run on is cheaper together; few to begin with, for the
-# first that is wrong is enough.
-JUDGED_TOGETHER = 2, 14, MOST_JUDGED
 # Points of the inputs that are evaluated together, so that their values stay in a cache; and inputs
 # at least, for each call of NumPy costs as much as a thousand points. LONG of them are better than
 # fewer, up to so many times POINTS: loops over inputs are the innermost.
@@ -468,13 +470,18 @@ class _Trial:
         self.rows = max(1, min(r[0].size // (r.shape[-1] if r.ndim > 2 else 1) for r in three[2]))
         asked = stacked(many), programs.arguments, three, programs.results
         excess = excess_at_once(*asked)
-        odd = np.flatnonzero(np.isinf(excess))
+        odd = np.flatnonzero(excess >= STRANGE)
         signs = self._ways[longer][SIGNS].batch([many[k] for k in odd])
-        lacking = np.zeros(len(many), int)
-        lacking[odd] = numbers_lacking([[r[odd] for r in way] for way in three], signs)
-        worst, first = _worst(cases, excess, lacking), 0
+        lacking, off = np.zeros(len(many), int), excess.copy()
+        if odd.size:
+            of_odd = [[r[odd] for r in way] for way in three]
+            lacking[odd] = numbers_lacking(of_odd, signs)
+            of_inputs = [stack[odd] for stack in asked[0]]
+            off[odd] = excess_of_numbers(of_inputs, asked[1], of_odd, signs, asked[3])
+        names = [case.name for case in cases]
+        worst, first = worst_of(names, excess, lacking, off, MARGIN), 0
         for count in JUDGED_TOGETHER:
-            some, first = worst[first : first + count], first + count
+            some, first = [cases[k] for k in worst[first : first + count]], first + count
             of_each = judge_each(programs, [case.arguments for case in some])
             for case, found in zip(some, of_each, strict=True):
                 for result, comparison in zip(self._definition.results, found, strict=True):
@@ -498,22 +505,6 @@ def _same(a: Array, b: Array) -> Array:
 def _some(found: Array) -> Array:
     """Of each input, which the first dimension counts, whether there is some."""
     return np.asarray(found.reshape(len(found), -1).any(1))
-
-
-def _worst(
-    cases: Sequence[hostile.HostileCall], excess: Array, lacking: Array
-) -> list[hostile.HostileCall]:
-    """Those that are over MARGIN: of each name the worst, and one at least."""
-    named: dict[str, list[int]] = {}
-    for k in map(int, np.flatnonzero(excess > MARGIN)):
-        named.setdefault(cases[k].name, []).append(k)
-    each = max(1, min(JUDGED, MOST_JUDGED // max(len(named), 1)))
-    worst = list[int]()
-    for of in named.values():
-        sure = sum(lacking[k] > 0 for k in of)
-        of.sort(key=lambda k: (-excess[k], -lacking[k]))
-        worst += of[: max(each, min(JUDGED, sure))]
-    return [cases[k] for k in sorted(worst)]
 
 
 @dataclass
