@@ -30,6 +30,9 @@ _TILES = {
          "rows:16;stream:16"),
     32: ("stream:32;least:16", "stream:16;least:16", "rows:16;stream:16"),
 }  # fmt: skip
+# Fewer words of tiles without products, where code spills in all ways of these: lanes of a wave of
+# 32 have twice as many, and what is computed of each takes registers as well.
+_FEWER = ("words:2048", "words:1024")
 # Streams in chunks: 2 programs a compute unit, so that one computes while the other waits. A
 # program with few rows is one wave, and has what it streams in the registers of that wave.
 _CHUNKS = "product_stream:{};least:16;chunks:0;programs:{};each:2;columns:32"
@@ -44,12 +47,15 @@ def ways(target: str) -> tuple[Way, ...]:
     # Then the rule by what a block can have: it cuts streams inside streams, too. It does not count
     # what lies between factors, so there is one more with a half.
     rules = [f"held:{PRODUCT_WORDS[0]};shared:{n};least:16" for n in (shared, shared // 2)]
+    tiles = _TILES[chip.wave]
+    sizes = [(streamed, "") for streamed in (*tiles, *rules)]
+    sizes += [(streamed, f";{words}") for words in _FEWER for streamed in (tiles[0], *rules)]
     fused = (
         Way(
-            {"streamed": streamed, "ahead": streamed, "private": private},
-            suits=functools.partial(_fits, chip), spills=streamed in rules,
+            {"streamed": streamed + fewer, "ahead": streamed + fewer, "private": private + fewer},
+            suits=functools.partial(_fits, chip), spills=(streamed, fewer) == sizes[-1],
         )
-        for streamed in (*_TILES[chip.wave], *rules)
+        for streamed, fewer in sizes
     )  # fmt: skip
     return (*fused, Way.unfused(shared))
 

@@ -30,7 +30,7 @@ looks at the part that an axis plays, never at what the program is for:
   whose programs meet those of another device has one: it is small, and what it reads is far away;
 * on CPUs, where streams along rows have a least `length`: LONG_TILE elements of one row;
 * without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
-  has TILE_WORDS;
+  has TILE_WORDS, or fewer where registers do not hold these (`words`);
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
   divides both, so that a tile lies in one page; on GPUs tiles of a stream lie in several small
   pages (`page_sizes.py`);
@@ -139,7 +139,7 @@ def tile(
     module: Any, *, sizes: str = "", rows: int = 0, stream: int = 0, columns: int = 0,
     held: int = 0, shared: int = 0, least: int = 0, warp_groups: int = 0, length: int = 0,
     few: int = 0, products: int = 0, aligned: int = 0, chunks: int = 0, product_rows: int = 0,
-    product_stream: int = 0, product_columns: int = 0, most: int = 0, nest: int = 0,
+    product_stream: int = 0, product_columns: int = 0, most: int = 0, words: int = 0, nest: int = 0,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -163,10 +163,11 @@ def tile(
         product_columns: instead of the rule's columns of a tile of warp groups, where it cuts them.
         most: the greatest extent of streamed axes that sizes are for, where only a call says and
             there is no product; 0: there is none. One tile has all of such a stream.
+        words: of a tile without products, instead of TILE_WORDS.
     """
     wishes = Wishes(
         rows, stream, columns, held, shared, least, warp_groups, length, few, products, aligned,
-        chunks, product_rows, product_stream, product_columns, most,
+        chunks, product_rows, product_stream, product_columns, most, words,
     )  # fmt: skip
     given = _parse_sizes(sizes)
     for function in functions(module):
@@ -261,7 +262,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
-        limit = max(TILE_WORDS[bool(_chip_of(op))], most) // _words(nests)
+        limit = max(wishes.words or TILE_WORDS[bool(_chip_of(op))], most) // _words(nests)
         chosen |= cut_to(limit, order, chosen, domain, tiles_beside(op, nests), divided)
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}

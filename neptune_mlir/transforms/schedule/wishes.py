@@ -26,6 +26,7 @@ class Wishes:
     product_stream: int = 0
     product_columns: int = 0
     most: int = 0
+    words: int = 0
     beside_products: bool = False  # another kernel of the program has products
 
     def of(self, products: bool) -> tuple[Wishes, int, int]:

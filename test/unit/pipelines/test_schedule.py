@@ -65,14 +65,16 @@ def test_shipped_schedules_parse_and_name_their_knobs():
     for name in library.shipped():
         context = make_context()
         known[name] = set(scripts.knobs(scripts.parse(library.read(name), context)))
-    streamed = {"rows", "stream", "held", "shared", "least", "warp_groups", "few", "length"}
+    streamed = {
+        "rows", "stream", "held", "shared", "least", "warp_groups", "few", "length", "words",
+    }  # fmt: skip
     products = {"product_rows", "product_columns"}
     assert known["streamed"] == streamed | products | {"products", "aligned", "most", "joined"}
     assert known["ahead"] == streamed | products
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles", "programs", "each"}
     assert known["private"] == {
         "rows", "stream", "product_stream", "least", "held", "chunks", "programs", "each",
-        "columns", "warp_groups", "shared",
+        "columns", "warp_groups", "shared", "words",
     }  # fmt: skip
     assert known["unfused"] == {"shared"}
 

@@ -253,6 +253,26 @@ def test_rows_where_registers_are_few(room: str, want: list[int]) -> None:
     assert tiles(module, f"{FUSE},tile{room}") == [want]
 
 
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [(0, [4, 0, 64]), (2048, [2, 0, 64]), (1024, [1, 0, 64]), (512, [1, 0, 32])],
+)
+def test_fewer_words_without_products(words: int, want: list[int]) -> None:
+    """A sum over rows of what is computed of them, beside the columns of a table."""
+
+    def weighted(f: Builder, x: Any, table: Any) -> list[Any]:
+        weight = op("exp", f.at(x, 2, 0))
+        body = op("mul", weight, f.at(table, 2, 1))
+        return [f.reduce("add", body, (x, 1), (table, 1), (x, 0), result=[0, 1])]
+
+    module = module_of(weighted, [([D, D], "f32"), ([D, 16], "f32")], [([D, 16], "f32")])
+    with module.context:
+        CHIP.set(module.operation, "gfx1100")
+    assert tiles(module, f"tile{{words={words}}}") == [want]
+    matrix = module_of(matmul, [([D, D], "f32"), ([D, D], "f32")], [([D, D], "f32")])
+    assert tiles(matrix, f"tile{{words={words}}}") == [[64, 64, 64]]
+
+
 def test_columns_of_two_products() -> None:
     shapes, results = ([D, D], [D, 32], [D, 48]), ([D, 32], [D, 48])
     given = [[(s, "f32") for s in sizes] for sizes in (shapes, results)]

@@ -37,12 +37,15 @@ module attributes {transform.with_named_sequence} {
         -> !transform.any_param
     %product_columns = transform.tune.knob<"product_columns"> = 0 from options = [0, 64, 128, 192, 256]
         -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %product_rows, %product_columns)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "product_rows", "product_columns"]}
+    // 32-bit words of a tile without products, at most.
+    %words = transform.tune.knob<"words"> = 0 from options = [0, 1024, 2048, 4096]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%pruned, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %product_rows, %product_columns, %words)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "product_rows", "product_columns", "words"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

@@ -27,12 +27,15 @@ module attributes {transform.with_named_sequence} {
         -> !transform.any_param
     // KiB of shared memory for tiles.
     %shared = transform.tune.knob<"shared"> = 0 from options = i64 -> !transform.any_param
+    // 32-bit words of a tile without products, at most.
+    %words = transform.tune.knob<"words"> = 0 from options = [0, 1024, 2048, 4096]
+        -> !transform.any_param
     %in_chunks = transform.param.constant 1 : i64 -> !transform.any_param
-    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %product_stream, %least, %groups, %shared, %in_chunks)
-        {axes = ["rows", "stream", "product_stream", "least", "warp_groups", "shared", "chunks"]}
+    %cut = "transform.neptune.tile"(%pruned, %rows, %stream, %product_stream, %least, %groups, %shared, %in_chunks, %words)
+        {axes = ["rows", "stream", "product_stream", "least", "warp_groups", "shared", "chunks", "words"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param) -> !transform.any_op
 
     // 0 chunks: as many as it takes for so many programs, a number that the extents decide; at a
     // launch, for so many on each multiprocessor of the device.
@@ -51,9 +54,9 @@ module attributes {transform.with_named_sequence} {
     // Of what is not cut: as of `streamed`.
     %held = transform.tune.knob<"held"> = 0 from options = [0, 8192, 16384, 24576, 32768, 65536]
         -> !transform.any_param
-    %tiled = "transform.neptune.tile"(%split, %columns, %held, %shared) {axes = ["columns", "held", "shared"]}
-        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param)
-        -> !transform.any_op
+    %tiled = "transform.neptune.tile"(%split, %columns, %held, %shared, %words) {axes = ["columns", "held", "shared", "words"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
+           !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }

@@ -51,13 +51,16 @@ module attributes {transform.with_named_sequence} {
     %split = "transform.neptune.apply_pass"(%together, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op
-    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned, %most, %product_rows, %product_columns)
-        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned", "most", "product_rows", "product_columns"]}
+    // 32-bit words of a tile without products, at most.
+    %words = transform.tune.knob<"words"> = 0 from options = [0, 1024, 2048, 4096]
+        -> !transform.any_param
+    %tiled = "transform.neptune.tile"(%split, %rows, %stream, %held, %shared, %groups, %few, %length, %least, %products, %aligned, %most, %product_rows, %product_columns, %words)
+        {axes = ["rows", "stream", "held", "shared", "warp_groups", "few", "length", "least", "products", "aligned", "most", "product_rows", "product_columns", "words"]}
         : (!transform.any_op, !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
            !transform.any_param, !transform.any_param, !transform.any_param,
-           !transform.any_param) -> !transform.any_op
+           !transform.any_param, !transform.any_param) -> !transform.any_op
     transform.yield
   }
 }
