@@ -277,6 +277,19 @@ def test_ops_that_are_lowered_keep_the_name_and_the_line_of_their_operation():
     assert "exp'" in text and "/frontend/from_torch.py" not in text
 
 
+def test_a_bundle_knows_no_lines():
+    def first(x):
+        return torch.softmax(x * 2, -1)
+
+    def second(x):
+        return torch.softmax(x * 2, -1)
+
+    made = [from_torch(f, (X,)).operation.get_asm(enable_debug_info=True) for f in (first, second)]
+    one, two = (compiler.compile_text(t, "x", "cpu", None, None).to_bytes() for t in made)
+    assert made[0] != made[1] and one == two and b"test_from_torch" not in one
+    assert neptune_mlir.compile(made[0]) and neptune_mlir.compile(made[1]).cached
+
+
 def test_lines_of_programs_that_torch_cannot_export():
     def program(x):
         return torch.nn.functional.gaussian_nll_loss(x, x, x * x)  # asks whether data is negative
