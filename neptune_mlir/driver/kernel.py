@@ -249,8 +249,8 @@ def compile(
     bound = library.knob_text(knobs or {})
     # Dumps are wanted of a compilation, and a cached kernel has none.
     key = cache.key(
-        source.text, target, *_schedule_key(schedule), *_package_key(source.text),
-        bound, entry or "", _host(target),
+        cache.without_lines(source.text), target, *_schedule_key(schedule),
+        *_package_key(source.text), bound, entry or "", _host(target),
         tuned.current().digest(source.text, target),
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ def lower(
         )  # fmt: skip
     if ended.status:
         said = _diagnostics(ended.said, name)
-        if (named := NAMED.search(said)) and _GIVEN.match(named[1]):
+        if (named := NAMED.search(said)) and GIVEN.match(named[1]):
             left = _left_operation(command, data, timeout, name)
             said = said.replace(f"'{named[1]}'", f"'{left or named[1]}'", 1)
         raise InputError(said, hint=_HINT)
@@ -70,7 +70,7 @@ def _left_operation(command: list[str], data: bytes, timeout: float, name: str) 
     late = f"torch-mlir did not lower {name} in {timeout:g} s"
     shown = child.run([*command, "--mlir-print-ir-after-failure", _ELIDED], data, timeout, late)
     found = _LEFT_OP.findall(shown.said.partition(_FAILED)[2])
-    return next((op for op in map("".join, found) if not _GIVEN.match(op)), "")
+    return next((op for op in map("".join, found) if not GIVEN.match(op)), "")
 
 
 def refused_operators(program: str, passes: str, name: str, timeout: float = 600) -> dict[str, str]:
@@ -108,7 +108,7 @@ _DIAGNOSTIC = re.compile(r"^(?P<place>.*?): (?P<kind>error|note): (?P<text>.*)$"
 _OPERATOR = re.compile(r'name = "([\w.]+)"')  # what a `torch.operator` stands for
 _LEFT = re.compile(r'torch\.operator "onnx\.(\w+)".* loc\((#loc\d+)\)$', re.M)
 _LEFT_OP = re.compile(r'^\s*%[^=]* = (?:torch\.operator "([\w.]+)"|(torch\.\w+\.[\w.]+))', re.M)
-_GIVEN = re.compile(r"torch\.(constant|vtensor|prim)\.")  # it has no lowering of its own
+GIVEN = re.compile(r"torch\.(constant|vtensor|prim)\.")  # it has no lowering of its own
 _FAILED = "IR Dump After "
 NAMED = re.compile(r"'((?:torch|stablehlo|chlo)\.[\w.]+)'")
 
@@ -121,7 +121,7 @@ def _error(line: str, name: str) -> tuple[str, str] | None:
     place, text = match["place"].replace("<stdin>", name).replace('"-":', f"{name}:"), match["text"]
     if named := re.match(r'loc\("([^"]*)"\): ', text):  # a place without a file stands in the text
         place, text = named[1], text[named.end() :]
-        text = text.removesuffix(f' loc("{place}")')
+    text = re.sub(r' loc\((unknown|#loc\d*|"[^"]*")\)$', "", text)
     return name if place in ("<unknown>:0", "loc(unknown)") else place, text
 
 

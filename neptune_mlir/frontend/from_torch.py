@@ -7,6 +7,7 @@ import importlib
 import inspect
 import io
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from neptune_mlir.frontend import torch_graph
 from neptune_mlir.ir.bindings import TORCH_MLIR, ir
 
 LOWER = (
-    "strip-debuginfo,func.func(torch-match-quantized-custom-ops),"
+    "func.func(torch-match-quantized-custom-ops),"
     f"torchdynamo-export-to-torch-backend-pipeline{{extra-library=}},{FROM_TORCH}"
 )
 
@@ -72,6 +73,7 @@ def from_torch(
         raise
     except Exception as error:  # torch raises many kinds; all mean "this program cannot be had"
         raise _refusal(torch, error) from error
+    _locate(imported)
     bytecode = io.BytesIO()
     imported.operation.write_bytecode(bytecode)
     text = _lowered(torch, exported.graph, bytecode.getvalue())
@@ -84,18 +86,44 @@ def from_torch(
     return module
 
 
+def _locate(imported: Any) -> None:
+    """Let a location say which operation of torch an op comes from, and its line: lowering keeps
+    it, and a later refusal knows only what that made of the operation."""
+    bindings = importlib.import_module(f"{TORCH_MLIR}.ir")
+
+    def visit(op: Any) -> Any:
+        called = op.attributes["name"].value if op.name == "torch.operator" else op.name
+        location, line = bindings.Location.unknown(), op.location
+        if called.startswith("torch.") and not torch_mlir_opt.GIVEN.match(called):
+            known = isinstance(line, bindings.FileLineColLoc)
+            place = f"{line.filename}:{line.start_line} " if known else ""
+            location = bindings.Location.name(f"{place}('{called}')")
+        op.location = location
+        for block in (block for region in op.regions for block in region):
+            for argument in block.arguments:
+                argument.set_location(bindings.Location.unknown())
+        return bindings.WalkResult.ADVANCE
+
+    with imported.context:
+        imported.operation.walk(visit)
+
+
 def _lowered(torch: Any, graph: Any, program: bytes) -> str:
     """A program after torch-mlir. What that refuses is an error at the line that asked for it."""
     try:
-        return torch_mlir_opt.lower(program, LOWER, "<torch>")
+        return torch_mlir_opt.lower(program, LOWER, "<torch>", located=True)
     except InputError as error:
-        named = torch_mlir_opt.NAMED.search(error.message)
-        line, said = None, error.message.removeprefix("<torch>: error: ")
-        if named:
-            line = torch_graph.line_of(graph, named[1])
+        place, says, said = error.message.partition(": error: ")
+        if not says:  # it died
+            place, said = error.loc or "<torch>", error.message
+        if named := torch_mlir_opt.NAMED.search(said):
+            place = place.removesuffix(f" ('{named[1]}')")
+            if place == "<torch>":
+                place = torch_graph.line_of(graph, named[1]) or place
         elif found := torch_graph.complex_numbers(torch, graph):
-            said, line = f"complex numbers have no lowering ('{found[0]}'): {said}", found[1]
-        raise InputError(said, loc=line or error.loc or "<torch>", hint=error.hint) from None
+            said = f"complex numbers have no lowering ('{found[0]}'): {said}"
+            place = found[1] or place
+        raise InputError(said, loc=place, hint=error.hint) from None
 
 
 def _name_results(module: Any, exported: Any, name: str) -> None:
@@ -109,9 +137,7 @@ def _name_results(module: Any, exported: Any, name: str) -> None:
         named = [ir.DictAttr.get(BUFFER.entry(b) if b else {}) for b in buffers]
         function.operation.attributes["res_attrs"] = ir.ArrayAttr.get(named)
     listed = ", ".join(f"result {k} is buffer '{b}'" for k, b in enumerate(buffers) if b)
-    warnings.warn(
-        f"the program writes to buffers, and a kernel does not: {listed}", stacklevel=3
-    )
+    warnings.warn(f"the program writes to buffers, and a kernel does not: {listed}", stacklevel=3)
 
 
 def _refusal(torch: Any, error: Exception) -> InputError:
@@ -167,6 +193,9 @@ def _require(package: str) -> Any:
 def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
     """A module whose `forward` takes the tensors as `*args`."""
 
+    if isinstance(program, types.FunctionType):
+        program = _as_forward(program)
+
     class ExportedProgram(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -176,6 +205,16 @@ def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
             return self.program(*args)
 
     return ExportedProgram()
+
+
+def _as_forward(program: types.FunctionType) -> Any:
+    """A function under the only name of which torch notes lines."""
+    named = types.FunctionType(
+        program.__code__.replace(co_name="forward"), program.__globals__, program.__name__,
+        program.__defaults__, program.__closure__,
+    )  # fmt: skip
+    named.__kwdefaults__ = program.__kwdefaults__
+    return named
 
 
 def _by_argument(

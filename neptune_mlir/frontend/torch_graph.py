@@ -31,7 +31,15 @@ def prepare(torch: Any, exported: Any) -> Any:
     _count_from_first(torch, exported.graph)
     _list_results_alone(torch, exported)
     _Uniform(torch, exported.graph).fold()
+    _keep_one_line(exported.graph)
     return exported
+
+
+def _keep_one_line(graph: Any) -> None:
+    """Of the frames that called an operation one is its location, that of the program."""
+    for node in graph.nodes:
+        file, _, number = (_line_of(node) or "").rpartition(":")
+        node.meta["stack_trace"] = f'File "{file}", line {number}, in forward' if file else None
 
 
 def _refuse_long_recurrences(graph: Any) -> None:

@@ -160,6 +160,11 @@ def location_text(loc, source: str | None = None) -> str:
         if isinstance(loc, ir.FileLineColLoc):
             name = source if source and loc.filename in ("-", "<string>") else loc.filename
             return f"{name}:{loc.start_line}:{loc.start_col}"
+        if isinstance(loc, ir.NameLoc) and loc.child_loc == ir.Location.unknown(loc.context):
+            return str(loc.name_str)  # a place in a program of another kind
+        if isinstance(loc, ir.FusedLoc):
+            known = [x for x in loc.locations if x != ir.Location.unknown(loc.context)]
+            return location_text((known or loc.locations)[0], source)
     except AttributeError:
         pass
     text = str(loc)

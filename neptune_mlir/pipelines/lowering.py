@@ -51,6 +51,7 @@ from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.short_calls import stream_length, visited
 from neptune_mlir.pipelines.ways import Way
+from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
 from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import tuned
@@ -118,7 +119,8 @@ class Lowering:
     def keep(self, remarks: Sequence[registry.Remark]) -> None:
         """Add remarks to the facts, each once, and the fast paths that they are about."""
         texts: list[str] = self.facts.setdefault("remarks", [])
-        texts += [text for text in dict.fromkeys(map(str, remarks)) if text not in texts]
+        said = dict.fromkeys(cache.without_lines(str(remark)) for remark in remarks)
+        texts += [text for text in said if text not in texts]
         found = self.facts.setdefault("missed", [])
         found += [miss for miss in registry.misses(remarks) if miss not in found]
 
@@ -130,7 +132,7 @@ class Lowering:
     def to_program(self) -> None:
         self.lift_constants()
         if sum(map(len, self.constants.values())) > _SMALL_DATA:  # a bundle holds data once
-            text = self.module.operation.get_asm(enable_debug_info=True)
+            text = cache.without_lines(self.module.operation.get_asm(enable_debug_info=True))
             self.facts["provenance"]["source"]["text"] = text
         self.run(common.IMPORT)
         self.constants |= take_data(self.module)
@@ -469,10 +471,8 @@ def provenance(text: str, source: str) -> dict[str, Any]:
 
     (Nothing of the machine or the time: the same program makes the same bundle.)
     """
-    from neptune_mlir.runtime import cache
-
     return {
-        "source": {"name": os.path.basename(source), "text": text},
+        "source": {"name": os.path.basename(source), "text": cache.without_lines(text)},
         "tools": cache.compiler_versions(),
     }
 

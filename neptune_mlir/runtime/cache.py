@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib.metadata
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,15 @@ def key(*parts: str) -> str:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part.encode())
     return digest.hexdigest()
+
+
+_LINES = re.compile(r"""(?:^|(?<=loc\("))[^"\n]*?:\d+ (?=\('torch\.[\w.]+'\))""", re.M)
+
+
+def without_lines(text: str) -> str:
+    """A program, or a remark, without the places in Python that called its operations of torch:
+    they are of a machine, and move with lines that have nothing to do with the program."""
+    return _LINES.sub("", text)
 
 
 def own_files() -> list[Path]:

@@ -11,7 +11,7 @@ import neptune_mlir as neptune
 from neptune_mlir.cli.main import main
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.inputs import load_inputs
-from neptune_mlir.errors import InputError, NeptuneError, UsageError
+from neptune_mlir.errors import InputError, LoweringError, NeptuneError, UsageError
 
 TWICE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %r = arith.addf %x, %x : tensor<4xf32>
@@ -130,6 +130,29 @@ func.func @main(%x: tensor<3x0xf32>, %y: tensor<?x0xf32>)
       : tensor<3x0xf32>, tensor<3xf32>, tensor<0xf32>, tensor<?x0xf32>
 }
 """
+
+
+SCALED = """
+func.func @f(%x: tensor<8xf32>, %s: {kind}) -> tensor<8xf32> {{
+  %r = "neptune.map"() ({{
+    %a = "neptune.read"(%x) {{map = affine_map<(d0) -> (d0)>}} : (tensor<8xf32>) -> f32
+    %b = arith.extf %s : {kind} to f32
+    %c = arith.mulf %a, %b : f32
+    "neptune.yield"(%c) : (f32) -> ()
+  }}) {{domain = array<i64: 8>, result_axes = array<i64: 0>}} : () -> tensor<8xf32>
+      loc("m.py:3 ('torch.aten.mul')")
+  return %r : tensor<8xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"), [("cpu", "bf16"), ("cpu", "f16"), ("sm_90a", "bf16"), ("gfx942", "bf16")]
+)
+def test_numbers_that_no_call_passes_are_refused_where_they_are_used(target, kind):
+    with pytest.raises(LoweringError, match=f"'argument 1': numbers of type {kind}") as caught:
+        neptune.compile(SCALED.format(kind=kind), target)
+    assert caught.value.loc == "m.py:3 ('torch.aten.mul')" and "f32" in caught.value.hint
 
 
 def test_arrays_without_elements():

@@ -160,7 +160,7 @@ class GpuHost(HostReader):
             points = functools.reduce(lambda a, b: fold("mul", a, b), grid)
             grid = (fold("ceildiv", points, POINTS.of(forall)),)
         operands: list[Any] = [list(place) for place in places]
-        operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
+        operands += self.passed(scalars, forall, ["f16"])
         operands += [["value", "index", extent] for extent in extents]
         self.launch(name, grid, operands, forall)
         self.kernels.append(

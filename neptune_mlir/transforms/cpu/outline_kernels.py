@@ -193,7 +193,7 @@ class _Host(HostReader):
         for bound in [*lows, *steps]:  # the kernel turns grid positions into loop variables
             if not isinstance(bound, int) and bound not in scalars:
                 scalars.append(bound)
-        operands += [["value", str(v.type), self.expressions[v]] for v in scalars]
+        operands += self.passed(scalars, outlined)
 
         index, rank = ir.IndexType.get(), len(grid)
         counter = ir.MemRefType.get([1], ir.IntegerType.get_signless(64))
@@ -233,9 +233,7 @@ class _Host(HostReader):
         self.launch(name, grid, operands, outlined)
 
 
-def _take_programs(
-    counter: Any, extents: list[Any], outlined: Any
-) -> tuple[Any, Any]:
+def _take_programs(counter: Any, extents: list[Any], outlined: Any) -> tuple[Any, Any]:
     """`while ((i = counter++) < groups)`, and for each program of group i, upwards: the program's
     number, the body. Groups are taken from the top. Programs of `outlined` that add to the same
     results are one group."""

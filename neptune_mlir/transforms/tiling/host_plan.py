@@ -14,6 +14,7 @@ from typing import Any
 from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL, OF_MASK, STORED
 from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
+from neptune_mlir.dialects.program import defining_op
 from neptune_mlir.dialects.regions import operations_named
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
@@ -40,6 +41,9 @@ def entry_function(module: Any, entry: str) -> Any:
     return chosen[0]
 
 
+_PASSED = ("index", "i1", "i8", "i16", "i32", "i64", "f32", "f64")
+
+
 class _Expressions(dict[Any, Any]):
     """Scalar value -> expression of the plan."""
 
@@ -49,6 +53,7 @@ class _Expressions(dict[Any, Any]):
             f"'{op.name}' outside of any kernel makes a number that the host has to know: it knows "
             "only shapes and scalar arguments",
             loc=location_text(op.location),
+            hint="keep it in a tensor, or pass it as an argument",
         )
 
 
@@ -105,6 +110,25 @@ class HostReader:
         others |= {launch.kernel for launch in self.launches}
         names = (f"{self.function.name.value}_{k}" for k in itertools.count(len(self.launches)))
         return given or next(name for name in names if name not in others)
+
+    def passed(self, scalars: Sequence[Any], kernel: Any, more: Sequence[str] = ()) -> list[Any]:
+        """Numbers as operands of a kernel's launch. Raises LoweringError for what no call passes.
+
+        Args:
+            kernel: the op that takes them.
+            more: types that the target's calls pass, too.
+        """
+        for value in scalars:
+            kind, made = str(value.type), defining_op(value)
+            if kind in (*_PASSED, *more):
+                continue
+            given = "" if made else f"'{self.arguments[value.arg_number].name}': "
+            raise LoweringError(
+                f"{given}numbers of type {kind} cannot be passed to a kernel",
+                loc=location_text(made.location if made else kernel.location),
+                hint=f"give it as f32 and cast it where it is used, or as a tensor<1x{kind}>",
+            )
+        return [["value", str(v.type), self.expressions[v]] for v in scalars]
 
     def launch(self, name: str, grid: Sequence[Any], operands: Sequence[Any], kernel: Any) -> None:
         """Add the launch of a kernel, which was this op of the host function."""
@@ -166,6 +190,7 @@ class HostReader:
             raise LoweringError(
                 f"the program asserts what never holds: {op.attributes['msg'].value}",
                 loc=location_text(op.location),
+                hint="change the shapes, or what is done with them, so that it holds",
             )
 
     def scalar(self, op: Any, name: str) -> None:
@@ -201,7 +226,9 @@ class HostReader:
             raise LoweringError(
                 f"'{name}' outside of any kernel: the host may only size and launch",
                 loc=location_text(op.location),
-                hint=_LOOPS if name.startswith("scf.") else None,
+                hint=_LOOPS
+                if name.startswith("scf.")
+                else "compute it on tensors, or pass it as an argument",
             )
         operands = [self.expressions[v] for v in op.operands]
         if isinstance(head, tuple):  # ("swap", operator)

@@ -13,6 +13,7 @@ import neptune_mlir  # noqa: E402
 from neptune_mlir.driver import compiler  # noqa: E402
 from neptune_mlir.errors import InputError, NeptuneError  # noqa: E402
 from neptune_mlir.frontend.from_torch import BUFFER, from_torch  # noqa: E402
+from neptune_mlir.ir.bindings import location_text  # noqa: E402
 
 torch.manual_seed(0)
 X = torch.randn(3, 9)
@@ -245,6 +246,48 @@ def test_ops_without_lowering_are_named():
     assert caught.value.loc == f"{__file__}:{line}" and caught.value.hint
     with pytest.raises(InputError, match=r"'aten\.linalg_norm' of order 2 needs singular"):
         from_torch(lambda x: torch.linalg.norm(x, 2), (X,), raised=False)
+
+
+def pooled(x):
+    y = torch.relu(x)
+    return torch.nn.functional.avg_pool2d(y, (2, 2), (), (0,), False, True, -2)
+
+
+def test_what_an_operation_became_is_refused_by_its_name_and_line():
+    """torch-mlir takes no strides for strides of 1, and says so of a cast of its own."""
+    line = inspect.getsourcelines(pooled)[1] + 2
+    with pytest.raises(InputError, match=r"'tensor\.cast' op operand") as caught:
+        from_torch(pooled, (torch.randn(1, 1, 4, 4),), raised=False)
+    assert caught.value.loc == f"{__file__}:{line} ('torch.aten.avg_pool2d')"
+    assert caught.value.hint and "loc(" not in caught.value.message
+
+
+def test_ops_that_are_lowered_keep_the_name_and_the_line_of_their_operation():
+    scale = 2.0
+
+    def program(x, *, offset=1.0):
+        return torch.exp(x * scale + offset)
+
+    made = from_torch(program, (X,)).operation
+    line = inspect.getsourcelines(program)[1] + 1
+    (function,) = made.regions[0].blocks[0].operations
+    nest = function.regions[0].blocks[0].operations[0]
+    assert location_text(nest.location).startswith(f"{__file__}:{line} ('torch.aten.")
+    text = made.get_asm(enable_debug_info=True)
+    assert "exp'" in text and "/frontend/from_torch.py" not in text
+
+
+def test_a_bundle_knows_no_lines():
+    def first(x):
+        return torch.softmax(x * 2, -1)
+
+    def second(x):
+        return torch.softmax(x * 2, -1)
+
+    made = [from_torch(f, (X,)).operation.get_asm(enable_debug_info=True) for f in (first, second)]
+    one, two = (compiler.compile_text(t, "x", "cpu", None, None).to_bytes() for t in made)
+    assert made[0] != made[1] and one == two and b"test_from_torch" not in one
+    assert neptune_mlir.compile(made[0]) and neptune_mlir.compile(made[1]).cached
 
 
 def test_lines_of_programs_that_torch_cannot_export():
