@@ -28,7 +28,7 @@ import hashlib
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -237,6 +237,19 @@ def walk(root: Term) -> Iterator[Term]:
         if len(below) <= KEPT:  # kept for each node of a chain, long ones would be quadratic
             root.memo["below"] = below
     return itertools.chain(below, (root,))  # no term holds itself
+
+
+def walk_outside(root: Term, ops: Collection[str]) -> Iterator[Term]:
+    """Every distinct subterm but for what stands only inside of one of these ops, users before
+    operands."""
+    seen, pending = {root}, [root]
+    while pending:
+        n = pending.pop()
+        yield n
+        for a in n.args if n.op not in ops else ():
+            if a not in seen:
+                seen.add(a)
+                pending.append(a)
 
 
 def _below(root: Term) -> tuple[Term, ...]:

@@ -30,7 +30,7 @@ from neptune_mlir.algebra.numerics.evaluation import (
     fused,
 )
 from neptune_mlir.algebra.numerics.stress_inputs import LARGE, NONFINITE, inputs, scores_of
-from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk
+from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk, walk_outside
 
 LENGTH = 24
 PLANS = ((3, 1), (7, 1), (64, 1), (3, 3))  # tile, chunks
@@ -96,15 +96,7 @@ def extents_of(terms: Sequence[Term], axis: int, length: int) -> tuple[int, ...]
 
 def positions(t: Term) -> set[int]:
     """The axes whose positions a value is made of, not counting where tensors are read."""
-    found, seen, pending = set(), set(), [t]
-    while pending:
-        n = pending.pop()
-        if n.op == "index":
-            found.add(n.attr)
-        elif n.op != "read" and n not in seen:
-            seen.add(n)
-            pending.extend(n.args)
-    return found
+    return {n.attr for n in walk_outside(t, ("read",)) if n.op == "index"}
 
 
 def stress(

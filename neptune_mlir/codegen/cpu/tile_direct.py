@@ -30,6 +30,7 @@ from neptune_mlir.targets.cpu import LINE, UNCACHED
 CHEAP = {"math.absf", "math.copysign", "math.fma", "math.rsqrt", "math.sqrt"}
 WIDE = 512  # elements of a row from which its lines are filled one after the other
 
+
 @dataclass(frozen=True)
 class DirectTile:
     """One that may lie in an array.

@@ -66,15 +66,8 @@ def _hides(body: Term) -> bool:
 
 def _read_outside(body: Term) -> set[str]:
     """What a term reads, but for what it does to make exponentials."""
-    found, seen, pending = set(), set(), [body]
-    while pending:
-        n = pending.pop()
-        if n.op == "read":
-            found.add(n.attr)
-        elif n.op not in ("exp", "exp2") and n not in seen:
-            seen.add(n)
-            pending.extend(n.args)
-    return found
+    outside = T.walk_outside(body, ("exp", "exp2", "read"))
+    return {n.attr for n in outside if n.op == "read"}
 
 
 class _Flow:

@@ -315,3 +315,13 @@ def test_reductions_over_several_axes_at_once():
     assert running["m"].folded == (1, 2) and running["s.count"].folded == (1, 2)
     report = stress(chain, solution, AXIS, length=12, scalars={"total": 24.0})
     assert report.ok, str(report.failure)
+
+
+def test_a_walk_may_end_at_some_ops():
+    inside = T.read("a", T.index(0), dtype="f32")
+    both = T.read("b", T.index(1), dtype="f32")
+    body = T.make("add", T.make("exp", T.make("mul", inside, both)), both)
+    found = list(T.walk_outside(body, ("exp", "read")))
+    assert len(found) == len({*found}) == 3
+    assert {n.op for n in found} == {"add", "exp", "read"} and inside not in found
+    assert {*T.walk_outside(body, ())} == {*T.walk(body)}
