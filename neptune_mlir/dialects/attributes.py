@@ -227,8 +227,9 @@ LONGER = Attribute(
     writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
 )  # fmt: skip
 LONGER_FEW = Attribute(
-    "longer_few", NUMBER, "neptune.stream",
-    "a length from which on other tile sizes are better where a call has few rows",
+    "longer_few", NUMBERS, "neptune.stream",
+    "a length from which on other tile sizes are better where a call has few rows, and up to how "
+    "many by multiprocessor there are such sizes",
     writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
 )  # fmt: skip
 ALIGNABLE = Mark(

@@ -194,10 +194,13 @@ def longer(module: Any) -> tuple[Case, ...]:
     (stream,) = streams(module)
     lengths = LONGER.find(stream.operation, ())
     found = [Case(f"length:{n}", ["le", n, length]) for n in lengths]
-    start, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
-    if start and rows is not None:
-        idle = ["le", rows, ["multiprocessors"]]
-        found.append(Case(f"length:{start};few:1", ["and", ["le", start, length], idle]))
+    noted, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
+    if noted and rows is not None:
+        start, most = noted
+        for count in range(most, 0, -1):  # the last image that serves a call counts
+            chip = ["multiprocessors"] if count == 1 else ["mul", count, ["multiprocessors"]]
+            rule = ["and", ["le", start, length], ["le", rows, chip]]
+            found.append(Case(f"length:{start};few:{count}", rule))
     return tuple(found)
 
 

@@ -66,6 +66,9 @@ JOINED = 4  # tiles of a stream, in whose time a kernel that joins chunks is lau
 PARTIAL = 4  # bytes of an element of a chunk's results
 AROUND = 2  # tiles of a stream, in whose time a program loads its rows and stores its results
 MORE_ROOM = 3  # programs of a multiprocessor, from which on one chunk more may have its places
+# What memory gives a multiprocessor while a program waits for a tile and multiplies it: 18 bytes a
+# cycle, 1100 cycles, whatever the tile's bytes (measured with heads of 40 and 88 elements).
+STEP_BYTES = 19800
 # Joins of up to so many chunks have kernels of their own, whose programs take so many columns (0:
 # by the rule). One that is made for all chunks there can be takes as long for 9.
 SMALL_JOINS = {FEW_CHUNKS: 0, 32: 128}
@@ -122,7 +125,8 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     tiles and they are joined by a kernel for so few.
 
     Where PAIR programs of a multiprocessor keep memory busy, one chunk more is taken where all have
-    a place and are done sooner. Streams without products of matrices have ROWS times as many.
+    a place and are done sooner; of small tiles, of which more programs do, up to twice as many.
+    Streams without products of matrices have ROWS times as many.
 
     At most as many as there are tiles and MOST_CHUNKS (MOST_OF_ROWS), at least one; known at run
     time only where extents are. Each loads about as much as its results are (`_most_by_bytes`).
@@ -157,7 +161,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     places = _places(stream, *moved)
     if each == PAIR and not rows and places >= MORE_ROOM and not _ends_by_data(stream):
         room = ix.floordiv(ix.scale(asked, places), PAIR)
-        few = _fuller(grid, asked, room, tiles, few)
+        few = _fuller(grid, asked, room, tiles, few, moved[1])
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
     if each == 1 and not _ends_by_data(stream):
         chosen = _soonest(grid, asked, tiles, few)
@@ -259,17 +263,27 @@ def _places(stream: Any, results: int, loaded: int) -> int:
     return gpu_target(chip).shared_sm // (stages_under_way(loaded) * loaded + 2 * results)
 
 
-def _fuller(grid: Index, asked: Index, room: Index, tiles: Index, few: Index) -> Index:
-    """`few` chunks, or one more where all programs have `room` at once and are done sooner: with
-    fewer than `asked` at work, memory is waited for as much longer."""
+def _fuller(
+    grid: Index, asked: Index, room: Index, tiles: Index, few: Index, loaded: int
+) -> Index:  # fmt: skip
+    """`few` chunks, or more where all programs have `room` at once and are done sooner: one more,
+    or twice as many (FEW_CHUNKS at most) where so many programs keep memory busy. With fewer than
+    these at work, or than are `asked` for, memory is waited for as much longer.
+
+    Args:
+        loaded: bytes of a tile.
+    """
     some = ix.maximum(1, few)
-    more = ix.add(some, 1)
+    busy, more = asked, ix.add(some, 1)
+    if PAIR * loaded < STEP_BYTES:
+        busy = ix.floordiv(ix.scale(asked, STEP_BYTES), PAIR * loaded)
+        more = ix.maximum(more, ix.minimum(ix.scale(some, 2), FEW_CHUNKS))
 
     def time(count: Index) -> Index:
         each = ix.floordiv(ix.add(tiles, ix.sub(count, 1)), count)
-        return ix.mul(ix.add(each, AROUND), ix.maximum(asked, ix.mul(grid, count)))
+        return ix.mul(ix.add(each, AROUND), ix.maximum(busy, ix.mul(grid, count)))
 
-    join = ix.where_less(1, some, 0, ix.scale(asked, JOINED))  # that of `few` counts alike
+    join = ix.where_less(1, some, 0, ix.scale(busy, JOINED))  # that of `few` counts alike
     sooner = ix.where_less(
         ix.scale(ix.add(time(more), join), JOIN[1]), ix.scale(time(some), JOIN[0]), more, few
     )

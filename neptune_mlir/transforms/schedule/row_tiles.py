@@ -40,7 +40,8 @@ ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
 SHARED = 32  # elements of a tile of a row that all results share: then each thread has a result
 WARP_ROW = 1024  # elements of a tile of rows for each warp
 # from which length of a row on a tile has so many rows and elements of each
-ROW_TILES = ((3072, 1, 4096), (512, 1, 1024), (0, 4, 256))
+ROW_TILES = ((3072, 1, ROW), (512, 1, 1024), (0, 4, 256))
+LONG_ROW_TILES = ((8192, 1, 2 * ROW), *ROW_TILES)  # as LONGEST_TILE
 # the same for rows of whole chunks: those that are read again, and those that are read once
 AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1, 1024), (0, 4, 256))
 ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
@@ -57,7 +58,9 @@ WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: ma
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
 THREADS = 128  # of a program that reduces a tile of ROW elements
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
-FEW_ROW, FEW_FROM = 16384, 8192  # elements of a tile, and from which length, where rows are few
+# From FEW_FROM elements on: of a tile where a call has no more rows than multiprocessors, and where
+# it has up to twice as many
+FEW_ROW, FEW_FROM = (0, 16384, 8192), 8192
 PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
@@ -71,7 +74,7 @@ class RowCalls:
 
     held: int
     length: int
-    few: bool
+    few: int
     most: int
     cut: bool
 
@@ -100,31 +103,31 @@ def row_tile(
             return SHORT_ROWS[calls.most], calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
-            return 1, FEW_ROW, starts
+            return 1, FEW_ROW[calls.few], starts
         rows, elements = _of_length(tiles, calls.length)
         if not streamed:  # nothing is kept but a number for each row
             rows = max(rows, ROW // elements)
-        return rows, min(most, elements) if most < ROW or tiles is ROW_TILES else elements, starts
+        return rows, min(most, elements) if most < ROW else elements, starts
     if wide and streamed and is_of_warps(op, nests, axis):
         return 4 if extent <= FEW_ELEMENTS else 1, extent, ()  # programs begin no faster
     if wide and 256 < extent <= _whole_row(nests, axis):
         return max(1, most // (1 << (extent - 1).bit_length())), extent, ()
     long = wide and extent >= FEW_FROM
     if long and calls.few:
-        return 1, FEW_ROW, ()
+        return 1, FEW_ROW[calls.few], ()
     starts = [FEW_FROM] if long and streamed and not calls.length else []
     again = wide and most == ROW and is_read_again(nests, axis)  # near caches have what was read
     elements = math.gcd(extent, 2 * ROW if again else most)
     if again and extent % PART == 0 and not _has_functions(nests, axis):
         elements = PART  # so that caches hold the rows of all programs
     tables = _tiles(op, nests, axis)
-    if elements <= 256 and wide and not (again and tables is not ROW_TILES):
+    if elements <= 256 and wide and not (again and not is_single(tables)):
         # the last tile is not full
-        rows, elements = _of_length(ROW_TILES, extent)
+        rows, elements = _of_length(tables if is_single(tables) else ROW_TILES, extent)
         # programs of a few short rows begin more often than they load
         full = ROW if not streamed else rows * elements
         rows = max(rows, full // (1 << (extent - 1).bit_length()))
-        return rows, min(most, elements), starts
+        return rows, min(most, elements) if most < ROW else elements, starts
     if wide and streamed and elements < min(extent, most):  # as where only a call knows the length
         rows, elements = _of_length(tables, extent)
         return rows, min(most, elements) if most < ROW else elements, starts
@@ -154,6 +157,18 @@ def columns_beside(
     return (ROW // beside, beside) if columns >= beside and columns % chunk == 0 else (0, 0)
 
 
+def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
+    """Up to how many rows by multiprocessor there are tiles of FEW_ROW for: 2 where rows are moved
+    element by element and a tile would have ROW of these, which keeps too little on its way."""
+    tiles = _tiles(op, nests, axis)
+    return 2 if tiles[0][2] == ROW and is_single(tiles) else 1
+
+
+def is_single(tiles: Tiles) -> bool:
+    """Whether rows are moved element by element."""
+    return tiles in (ROW_TILES, LONG_ROW_TILES)
+
+
 def is_of_warps(op: Any, nests: Sequence[FusedNest], axis: int) -> bool:
     """Whether each row of a tile is a warp's."""
     return list(op.domain)[axis] in WARP_ROWS and _tiles(op, nests, axis) is ONCE_TILES
@@ -162,7 +177,7 @@ def is_of_warps(op: Any, nests: Sequence[FusedNest], axis: int) -> bool:
 def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
     """Whether rows of so many elements, or fewer, are better off in a tile with masks than in
     loops."""
-    if tiles is ROW_TILES:
+    if is_single(tiles):
         return again or most <= ONCE_ROW
     whole = most.bit_count() == 1  # of whole chunks: else some threads have a chunk more
     return tiles is not ONCE_TILES and most <= WHOLE_CHUNKS and whole
@@ -176,11 +191,13 @@ def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     """By length, of rows whose length only a call knows."""
     operands = iter(op.operation.operands)
     extents = [next(operands) if n == DYNAMIC else n for n in op.domain]
-    if not is_multiple(extents[axis], LEAST_CHUNK):
-        return ROW_TILES
-    if isinstance(op, N.StreamOp) and not is_read_again(nests, axis):
-        return ONCE_TILES
     arrays = {r.attr for nest in nests for r in nest.reads if axis in T.axes_of(r)}
+    again = is_read_again(nests, axis)
+    if not is_multiple(extents[axis], LEAST_CHUNK):
+        few = isinstance(op, N.StreamOp) and again and len(arrays) <= FEW_ARRAYS
+        return LONG_ROW_TILES if few else ROW_TILES
+    if isinstance(op, N.StreamOp) and not again:
+        return ONCE_TILES
     if _has_functions(nests, axis) or len(arrays) > FEW_ARRAYS:
         return AGAIN_TILES
     return (LONGEST_TILE, *AGAIN_TILES)

@@ -102,6 +102,7 @@ from neptune_mlir.transforms.schedule.row_tiles import (
     columns_beside,
     is_of_warps,
     is_read_again,
+    most_few,
     row_tile,
 )
 from neptune_mlir.transforms.schedule.tile_cuts import (
@@ -448,7 +449,7 @@ def _long_rows(
     axis = op.axis.value if streamed else along[0]
     axis = along[0] if along and axis not in along else axis  # of several that are reduced
     length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
-    few = bool(wishes.few and wishes.length)
+    few = wishes.few if wishes.length else 0
     asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
     rows, elements, starts = row_tile(op, nests, axis, _chip_of(op), asked_for)
     if wishes.most and elements == wishes.most and op.domain[axis] == DYNAMIC:
@@ -462,7 +463,7 @@ def _long_rows(
     if starts and axis == looped_axis(op, nests, True):
         if op.domain[axis] == DYNAMIC:
             _note_lengths(op, starts)
-        LONGER_FEW.set(op.operation, FEW_FROM)
+        LONGER_FEW.set(op.operation, [FEW_FROM, most_few(op, nests, axis)])
     return (axis, rows, elements) if elements else None
 
 

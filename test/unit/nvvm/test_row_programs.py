@@ -23,7 +23,7 @@ from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
 
 CUT = "columns:64"
-LONG = "length:8192;few:1"
+LONG, MORE = "length:8192;few:1", "length:8192;few:2"
 
 
 @cache
@@ -152,14 +152,33 @@ def test_rows_are_asked_for_ahead(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("cols", "wanted"), [(100523, {LONG, CUT}), (32767, set()), (8192, set()), (4097, set())]
+    ("name", "cols", "wanted"),
+    [
+        ("rms_norm", 100523, {LONG, CUT}),
+        ("rms_norm", 32767, set()),
+        ("rms_norm", 8192, set()),
+        ("rms_norm", 4097, set()),
+        ("logsumexp", 100523, {LONG, MORE, CUT}),  # read once: tiles are small for many rows
+        ("logsumexp", 100528, {LONG, CUT}),  # of whole chunks
+    ],
 )
-def test_long_rows_that_are_compiled_in_may_be_few(cols, wanted):
+def test_long_rows_that_are_compiled_in_may_be_few(name, cols, wanted):
     """A call with fewer rows than multiprocessors has a program of many warps for each. (A row of
-    8192 elements always has, for it is held whole.)"""
-    _, found = lowered("rms_norm", cols, "f16")
-    assert {LONG, CUT} & set(found) == wanted
-    assert all("tensor<16384xf16>" in str(found[knob].module) for knob in wanted & {LONG})
+    8192 elements always has, for it is held whole.) Of rows that are moved element by element,
+    twice as many are few."""
+    _, found = lowered(name, cols, "f16")
+    assert {LONG, MORE, CUT} & set(found) == wanted
+    sizes = {knob: f"tensor<{n}xf16>" for knob, n in ((LONG, 16384), (MORE, 8192))}
+    assert all(sizes[knob] in str(found[knob].module) for knob in wanted & set(sizes))
+    assert found.get(CUT) is None or list(found).index(CUT) > list(found).index(LONG)
+
+
+@pytest.mark.parametrize(("name", "elements"), [("rms_norm", 8192), ("layer_norm", 4096)])
+def test_tiles_of_rows_that_are_moved_element_by_element(name, elements):
+    """Larger where these are read again, with few arrays beside them."""
+    text = getattr(ops, name)(dtype="f16", cols=100523).to_mlir()
+    module, _ = compiler.lower_text(text, name, "sm_90a", "streamed", "tile", nvvm.HELD)
+    assert f"tensor<{elements}xf16>" in str(module)
 
 
 def test_a_long_row_that_is_compiled_in():

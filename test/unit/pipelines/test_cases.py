@@ -247,6 +247,8 @@ def test_chunks_of_programs_that_have_a_multiprocessor_each(batch, keys, chunks)
         (7, 512, 88, 1),  # not worth a join
         (9, 9137, 88, 1),  # 252 keep memory busy
         (7, 9137, 192, 1),  # a multiprocessor has room for two
+        (11, 9137, 40, 2),  # of so narrow rows 308 programs do not keep memory busy
+        (11, 9137, 64, 1),  # 616 have no place
     ],
 )
 def test_one_chunk_more_where_places_are_empty(batch, keys, head_dim, chunks):

@@ -180,7 +180,7 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
         (softmax, [D, D, 8192], "", [1, 1, 0]),  # held whole: it is read again
         (softmax, [D, D, 16384], "", [1, 1, 8192]),  # not beside exponentials
         (softmax, [D, D, 8191], "", [1, 1, 0]),
-        (softmax, [D, D, 50257], "", [1, 1, 4096]),  # the last tile is not full
+        (softmax, [D, D, 50257], "", [1, 1, 8192]),  # the last tile is not full
         (softmax, [D, D, 12288], "", [1, 1, 0]),
         (softmax, [D, D, 12800], "", [1, 1, 8192]),  # no tile of several short pieces of rows
         (softmax, [D, D, 57856], "", [1, 1, 8192]),
@@ -188,6 +188,7 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
         (softmax, [D, D, D], " length=512", [1, 1, 1024]),
         (softmax, [D, D, D], " length=3072", [1, 1, 4096]),
         (softmax, [D, D, D], " length=8192 few=1", [1, 1, 16384]),
+        (softmax, [D, D, D], " length=8192", [1, 1, 8192]),
         (column_mean, [4096, D], "", [16, 256]),  # neighbours read neighbouring columns
     ],
 )  # fmt: skip
@@ -200,7 +201,7 @@ def test_rows_with_a_program_of_many_warps(
     assert tiles(module, f"{FUSE},tile{{held=24576{more}}}") == [want]
     (stream,) = streams(module)
     noted = D in shape[-1:] and body is softmax and not more
-    assert LONGER.find(stream.operation, ()) == ((512, 3072) if noted else ())
+    assert LONGER.find(stream.operation, ()) == ((512, 3072, 8192) if noted else ())
     assert LONGER_FEW.on(stream.operation) == (noted or shape[-1] > 12288)
 
 
