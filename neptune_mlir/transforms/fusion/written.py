@@ -125,17 +125,28 @@ class Written:
     def _term(self, group: Group, was: str, nest: Nest, loops: tuple[int, ...]) -> Term:
         """The body that a nest had, over the axes and the reductions of a group."""
         present = {r.attr for r in T.reads(nest.body)}
-        body = self._now(group, self.before[was], present)
+        body = self._now(group, self.before[was], present, {})
         return self._over_refs(group, group.term(replace(nest, body=body), loops))
 
-    def _now(self, group: Group, body: Term, present: Collection[str]) -> Term:
+    def _now(
+        self, group: Group, body: Term, present: Collection[str], known: dict[Term, Term]
+    ) -> Term:
         """A body over keys of before, over those of now; what a group does not compute as it was
         written is what it has become, read or spelled out as in the body of now, which reads what
-        is `present`."""
+        is `present`.
+
+        `known`: what reads are, so far. Each map of a chain reads the ones before it: as a tree,
+        their spelling doubles with each.
+        """
 
         def rule(node: Term) -> Term | None:
             if node.op != "read":
                 return None
+            if node not in known:
+                known[node] = read(node)
+            return known[node]
+
+        def read(node: Term) -> Term:
             key = node.attr
             if key in self.rests and self.keys.get(self.rests[key]) in group.running:
                 return T.term("read", node.args, _alias(key), node.dtype)
@@ -145,7 +156,7 @@ class Written:
                 return T.term("read", node.args, self.keys[key], node.dtype)
             assert became is not None
             at = {loop: node.args[dim] for dim, loop in enumerate(became.result_axes)}
-            return self._now(group, T.rename_axes(became.body, at), present)
+            return self._now(group, T.rename_axes(became.body, at), present, known)
 
         return T.rewrite(body, rule)
 
