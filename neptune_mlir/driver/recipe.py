@@ -26,6 +26,7 @@ from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, gpu
 from neptune_mlir.pipelines.cases import Conditions, blocks_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
+from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.targets import tuned
@@ -147,6 +148,7 @@ class Recipe:
         pipeline = pipeline_of(self._target)
 
         def meanwhile(family: Family, plan: Plan) -> None:
+            cache.compiler_versions()  # reads all files of this compiler
             judge()
             tried.append(self._cases(family, plan) if cases else Tiled(family, {}, {}))
 
