@@ -467,14 +467,9 @@ def steps_to_tiles(lowering: Lowering) -> list[Step]:
 
 
 def provenance(text: str, source: str) -> dict[str, Any]:
-    """What a bundle says of its origin: the program, this compiler and the packages it uses.
-
-    (Nothing of the machine or the time: the same program makes the same bundle.)
-    """
-    return {
-        "source": {"name": os.path.basename(source), "text": cache.without_lines(text)},
-        "tools": cache.compiler_versions(),
-    }
+    """What a bundle says of its origin: the program. (`driver.compiler.finished` adds this compiler
+    and the packages it uses.)"""
+    return {"source": {"name": os.path.basename(source), "text": cache.without_lines(text)}}
 
 
 def parallelism(target: str) -> int:
