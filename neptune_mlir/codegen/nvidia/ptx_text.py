@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The text of a PTX module, taken apart into its kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BEGIN, END = "// begin inline asm", "// end inline asm"
+
+_ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(")
+_THREADS = re.compile(r"\.maxntid\s+(\d+)")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Lines of a module: a kernel, from its `.entry` to the brace that ends it, or, where `kernel`
+    is empty, a line of what stands between kernels."""
+
+    kernel: str
+    lines: list[str]
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        found = _THREADS.search("\n".join(self.lines))
+        return int(found[1]) if found else 1024
+
+    @property
+    def head(self) -> list[str]:
+        """What stands in front of the first instruction."""
+        return self.lines[: self._begin]
+
+    @property
+    def body(self) -> list[str]:
+        return self.lines[self._begin :]
+
+    @property
+    def _begin(self) -> int:
+        return 1 + max(k for k, line in enumerate(self.lines) if line.startswith("\t.reg"))
+
+
+def parts_of(ptx: str) -> Iterator[Part]:
+    lines = iter(ptx.splitlines())
+    for line in lines:
+        found = _ENTRY.search(line)
+        yield Part(found[1], [line, *_rest(lines)]) if found else Part("", [line])
+
+
+def _rest(lines: Iterator[str]) -> Iterator[str]:
+    """The rest of a kernel, up to the brace in the first column that ends it."""
+    inline = False  # which may have such a brace too
+    for line in lines:
+        yield line
+        inline = line.strip() == BEGIN or (inline and line.strip() != END)
+        if line.startswith("}") and not inline:
+            return
