@@ -39,7 +39,7 @@ def _asking(parts: Sequence[Part]) -> Iterator[str]:
         return
     kernels = [part, *(other for other in others if other.kernel)]
     for other in kernels[1:]:
-        yield from _declaration(other)
+        yield from other.declaration
     yield from part.head
     yield from (
         "\t.reg .b64 %code_at;",
@@ -63,12 +63,6 @@ def _asking(parts: Sequence[Part]) -> Iterator[str]:
             yield f"\tsub.u32 %code_line, %code_line, {count};"
     yield "$L_code_asked:"
     yield from part.body
-
-
-def _declaration(part: Part) -> list[str]:
-    """The kernel's name and parameters, for kernels in front of it."""
-    end = next(k for k, line in enumerate(part.lines) if line.startswith(")"))
-    return [*part.lines[:end], ");"]
 
 
 def _lines_of(part: Part) -> int:

@@ -16,7 +16,7 @@ _THREADS = re.compile(r"\.maxntid\s+(\d+)")
 @dataclass(frozen=True)
 class Part:
     """Lines of a module: a kernel, from its `.entry` to the brace that ends it, or, where `kernel`
-    is empty, a line of what stands between kernels."""
+    is empty, lines of what stands between kernels."""
 
     kernel: str
     lines: list[str]
@@ -26,6 +26,12 @@ class Part:
         """Of a block."""
         found = _THREADS.search("\n".join(self.lines))
         return int(found[1]) if found else 1024
+
+    @property
+    def declaration(self) -> list[str]:
+        """The kernel's name and parameters, for what stands in front of it."""
+        end = next(k for k, line in enumerate(self.lines) if ")" in line)
+        return [*self.lines[:end], self.lines[end] + ";"]
 
     @property
     def head(self) -> list[str]:
@@ -45,7 +51,14 @@ def parts_of(ptx: str) -> Iterator[Part]:
     lines = iter(ptx.splitlines())
     for line in lines:
         found = _ENTRY.search(line)
-        yield Part(found[1], [line, *_rest(lines)]) if found else Part("", [line])
+        if not found:
+            yield Part("", [line])
+            continue
+        head = [line]
+        while ")" not in head[-1]:
+            head.append(next(lines))
+        declared = head[-1].endswith(";")  # here, and written elsewhere
+        yield Part("", head) if declared else Part(found[1], [*head, *_rest(lines)])
 
 
 def _rest(lines: Iterator[str]) -> Iterator[str]:
