@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.codegen.gpu.host import facts_of
-from neptune_mlir.codegen.nvidia import clock_samples, code_ahead, nvptx, ptxas, sass
+from neptune_mlir.codegen.nvidia import nvptx, ptxas, sass
+from neptune_mlir.codegen.ptx import clock_samples, code_ahead
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import gpu, runner

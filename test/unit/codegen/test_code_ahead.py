@@ -9,8 +9,9 @@ import struct
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.codegen.nvidia import code_ahead, ptxas
-from neptune_mlir.codegen.nvidia.ptx_text import parts_of
+from neptune_mlir.codegen.nvidia import ptxas
+from neptune_mlir.codegen.ptx import code_ahead
+from neptune_mlir.codegen.ptx.text import parts_of
 from neptune_mlir.driver import compiler
 from neptune_mlir.errors import ToolError
 from neptune_mlir.pipelines import nvvm

@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.codegen.nvidia.ptx_text import BEGIN, END, Part, parts_of
+from neptune_mlir.codegen.ptx.text import BEGIN, END, PtxPart, parts_of
 
 BLOCKS = 4  # that write samples: the first of the grid
 CAPACITY = 16384  # samples of a warp, a power of two
@@ -105,7 +105,7 @@ def instrument(ptx: str) -> tuple[str, dict[str, Sampled]]:
     return "\n".join(out) + "\n", kernels
 
 
-def _kernel(part: Part) -> tuple[list[str], Sampled]:
+def _kernel(part: PtxPart) -> tuple[list[str], Sampled]:
     warps = -(-part.threads // 32)
     sampled = Sampled(f"{part.kernel}_clock_samples", warps, [KERNEL], {})
     out = [*part.head, *_start(sampled), *_sample(1, sampled.symbol)]

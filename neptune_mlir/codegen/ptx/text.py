@@ -14,7 +14,7 @@ _THREADS = re.compile(r"\.maxntid\s+(\d+)")
 
 
 @dataclass(frozen=True)
-class Part:
+class PtxPart:
     """Lines of a module: a kernel, from its `.entry` to the brace that ends it, or, where `kernel`
     is empty, lines of what stands between kernels."""
 
@@ -47,18 +47,18 @@ class Part:
         return 1 + max(k for k, line in enumerate(self.lines) if line.startswith("\t.reg"))
 
 
-def parts_of(ptx: str) -> Iterator[Part]:
+def parts_of(ptx: str) -> Iterator[PtxPart]:
     lines = iter(ptx.splitlines())
     for line in lines:
         found = _ENTRY.search(line)
         if not found:
-            yield Part("", [line])
+            yield PtxPart("", [line])
             continue
         head = [line]
         while ")" not in head[-1]:
             head.append(next(lines))
         declared = head[-1].endswith(";")  # here, and written elsewhere
-        yield Part("", head) if declared else Part(found[1], [*head, *_rest(lines)])
+        yield PtxPart("", head) if declared else PtxPart(found[1], [*head, *_rest(lines)])
 
 
 def _rest(lines: Iterator[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from neptune_mlir.codegen.nvidia.ptx_text import Part, parts_of
+from neptune_mlir.codegen.ptx.text import PtxPart, parts_of
 from neptune_mlir.targets.nvidia import NvidiaTarget
 
 LINE = 128  # bytes that one prefetch brings
@@ -31,7 +31,7 @@ def ask_for_code(ptx: str, target: NvidiaTarget) -> str:
     return "\n".join(line for k in range(len(parts)) for line in _asking(parts[k:])) + "\n"
 
 
-def _asking(parts: Sequence[Part]) -> Iterator[str]:
+def _asking(parts: Sequence[PtxPart]) -> Iterator[str]:
     """The first part, which asks for its code and for that of kernels behind it."""
     part, *others = parts
     if not part.kernel:
@@ -65,6 +65,6 @@ def _asking(parts: Sequence[Part]) -> Iterator[str]:
     yield from part.body
 
 
-def _lines_of(part: Part) -> int:
+def _lines_of(part: PtxPart) -> int:
     statements = sum(line.count(";") for line in part.body)
     return -(-int(statements * INSTRUCTIONS) * BYTES // LINE)
