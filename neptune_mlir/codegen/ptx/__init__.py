@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The text of PTX, changed before it is assembled."""
