@@ -13,7 +13,7 @@ from typing import Any
 
 from neptune_mlir.bench.draws import Draw, draws
 from neptune_mlir.bench.rows import Rows
-from neptune_mlir.codegen.ptx import clock_samples
+from neptune_mlir.codegen.nvidia import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.transforms.schedule import library

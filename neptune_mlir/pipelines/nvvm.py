@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.codegen.gpu.host import facts_of
-from neptune_mlir.codegen.nvidia import nvptx, ptxas, sass
-from neptune_mlir.codegen.ptx import clock_samples, code_ahead
+from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas, sass
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import common, gpu, runner
@@ -146,7 +145,7 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
     dump = runner.StageDump.from_environment()
 
     def assemble() -> tuple[ptxas.Cubin, dict[str, clock_samples.Sampled]]:
-        code, sampled = clock_samples.instrument(_ptx(text, chip))
+        code, sampled = clock_samples.instrument(nvptx.ptx(text, chip))
         cubin = ptxas.assemble_without_spills(code, chip)
         if dump:
             dump.write("llvm", text, "ll")
@@ -176,10 +175,6 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
     return Begun(plan, finish)
 
 
-def _ptx(text: str, chip: NvidiaTarget) -> str:
-    return code_ahead.ask_for_code(nvptx.ptx(text, chip), chip)
-
-
 def _check_specialised(cubin: ptxas.Cubin) -> None:
     """Matrix products that the assembler runs one by one, or a refused register
     reallocation, undo what specialised warps are for. Raises Refused."""
@@ -202,7 +197,7 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
         text = to_llvm(module)
     if level == "llvm":
         return text
-    code = _ptx(text, chip)
+    code = nvptx.ptx(text, chip)
     if level == "ptx":
         return code
     return sass.disassembly(ptxas.assemble_without_spills(code, chip).code)

@@ -22,8 +22,8 @@ FLOORS = (
     "transforms.patterns", "transforms.math", "transforms.linalg",
     "transforms.fusion", "transforms.schedule", "transforms.tiling", "transforms.cpu",
     "transforms.gpu", "transforms.hopper", "transforms",
-    "codegen.llvm_text", "codegen.llvm_child", "codegen.ptx", "codegen.cpu", "codegen.gpu",
-    "codegen.nvidia", "codegen.amd", "codegen.triton", "codegen",
+    "codegen.llvm_text", "codegen.llvm_child", "codegen.cpu", "codegen.gpu", "codegen.nvidia",
+    "codegen.amd", "codegen.triton", "codegen",
     "pipelines", "passes", "driver", "frontend", "ops", "", "torch", "vllm", "jax", "zoo", "bench",
     "tune", "cli",
 )  # fmt: skip

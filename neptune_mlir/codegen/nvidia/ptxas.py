@@ -118,7 +118,7 @@ def assemble_without_spills(text: str, target: NvidiaTarget) -> Cubin:
 def _fewer_blocks(text: str, kernel: str, threads: int = 0) -> str:
     """PTX in which `kernel` asks for one block a multiprocessor less, if it asks for several; if it
     asks for nothing, for one less than so many `threads` are."""
-    head = rf"(\.entry\s+{re.escape(kernel)}\([^{{;]*?"  # not a declaration, which ends by one
+    head = rf"(\.entry\s+{re.escape(kernel)}\([^{{]*?"
     asks = re.compile(rf"{head}\.minnctapersm\s+)(\d+)", re.DOTALL)
     if asks.search(text):
         return asks.sub(lambda m: m[1] + str(max(1, int(m[2]) - 1)), text, count=1)

@@ -23,8 +23,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.codegen.ptx.text import BEGIN, END, PtxPart, parts_of
-
 BLOCKS = 4  # that write samples: the first of the grid
 CAPACITY = 16384  # samples of a warp, a power of two
 BYTES = 8  # of a sample
@@ -43,6 +41,9 @@ KINDS = {
     "barrier.sync": "wait for threads",
 }
 
+_ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(")
+_THREADS = re.compile(r"\.maxntid\s+(\d+)")
+_BEGIN, _END = "// begin inline asm", "// end inline asm"
 _PENDING = re.compile(r"wgmma\.wait_group\.sync\.aligned\s+(\d+)")
 
 
@@ -93,23 +94,38 @@ def instrument(ptx: str) -> tuple[str, dict[str, Sampled]]:
         return ptx, {}
     kernels: dict[str, Sampled] = {}
     out: list[str] = []
-    for part in parts_of(ptx):
-        if not part.kernel:
-            out += part.lines
+    lines = iter(ptx.splitlines())
+    for line in lines:
+        entry = _ENTRY.search(line)
+        if entry is None:
+            out.append(line)
             continue
-        text, sampled = _kernel(part)
+        name = entry[1]
+        text, sampled = _kernel(name, [line, *_body(lines)])
         size = BLOCKS * sampled.warps * CAPACITY * BYTES
         out.append(f".visible .global .align 16 .b8 {sampled.symbol}[{size}];")
         out += text
-        kernels[part.kernel] = sampled
+        kernels[name] = sampled
     return "\n".join(out) + "\n", kernels
 
 
-def _kernel(part: PtxPart) -> tuple[list[str], Sampled]:
-    warps = -(-part.threads // 32)
-    sampled = Sampled(f"{part.kernel}_clock_samples", warps, [KERNEL], {})
-    out = [*part.head, *_start(sampled), *_sample(1, sampled.symbol)]
-    for block in _without_gates(_blocks(iter(part.body))):
+def _body(lines: Iterator[str]) -> Iterator[str]:
+    """The rest of a kernel, up to the brace in the first column that ends it."""
+    inline = False  # which may have such a brace too
+    for line in lines:
+        yield line
+        inline = line.strip() == _BEGIN or (inline and line.strip() != _END)
+        if line.startswith("}") and not inline:
+            return
+
+
+def _kernel(name: str, lines: list[str]) -> tuple[list[str], Sampled]:
+    found = _THREADS.search("\n".join(lines))
+    warps = -(-int(found[1]) // 32) if found else 32
+    sampled = Sampled(f"{name}_clock_samples", warps, [KERNEL], {})
+    last = max(k for k, line in enumerate(lines) if line.startswith("\t.reg"))
+    out = [*lines[: last + 1], *_start(sampled), *_sample(1, sampled.symbol)]
+    for block in _without_gates(_blocks(iter(lines[last + 1 :]))):
         out += _around(block, sampled)
     return out, sampled
 
@@ -118,8 +134,8 @@ def _blocks(lines: Iterator[str]) -> Iterator[list[str]]:
     """Single lines, and inline PTX as a whole."""
     for line in lines:
         block = [line]
-        if line.strip() == BEGIN:
-            while block[-1].strip() != END:
+        if line.strip() == _BEGIN:
+            while block[-1].strip() != _END:
                 block.append(next(lines))
         yield block
 
