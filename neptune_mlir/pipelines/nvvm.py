@@ -22,6 +22,7 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms.hopper.specialize_warps import suits
+from neptune_mlir.transforms.schedule.join_streams import are_faster_joined
 from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
 
 
@@ -106,7 +107,8 @@ def ways(target: str) -> tuple[Way, ...]:
     groups_alone = Way(
         specialised, steps, suits, few=few, cut=cut, needs="warp_groups", multiplies_bytes=True
     )
-    return (groups_alone, *portable, Way.unfused(shared))
+    joined = replace(groups_alone.bound("streamed", "joined:1"), applies=are_faster_joined)
+    return (joined, groups_alone, *portable, Way.unfused(shared))
 
 
 def compile_tiles(
