@@ -421,12 +421,6 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
     memory.needs(array, CHUNK)
     per_row = window.shape[-1] * size // CHUNK
     rows = max(1, threads.count // per_row)  # a round
-    filled = _filled_chunks(window, size)
-    pieces, rest = layout.rows * filled, layout.rows * (per_row - filled)
-    rounds = -(-pieces // threads.count) + -(-rest // threads.count)
-    if window.pages is None and rounds < -(-layout.rows // rows):
-        _copy_dense(memory, array, window, tile, filled)
-        return
     first, chunk = s.div(threads.id, per_row), s.mod(threads.id, per_row)
     idle = threads.count - rows * per_row
     working = s.less(threads.id, rows * per_row) if idle > 0 else None
@@ -462,62 +456,6 @@ def _copy_async(memory: Memory, array: Array, window: Window, tile: SharedTile) 
             copy(r)
     for r in range(len(elements) if window.pages is not None else 0):
         copy(r)  # all rows are looked up before the first copy
-
-
-def _filled_chunks(window: Window, size: int) -> int:
-    """How many chunks of a row exist, where that is known; the others become 0."""
-    limit = window.valid[-1]
-    exist = min(limit, window.shape[-1]) if isinstance(limit, int) else window.shape[-1]
-    return exist * size // CHUNK
-
-
-def _copy_dense(
-    memory: Memory, array: Array, window: Window, tile: SharedTile, filled: int
-) -> None:  # fmt: skip
-    """The same where whole rows would leave threads idle: neighbours copy neighbouring chunks, of
-    the next row behind the end of one. So they ask for what lies together together.
-
-    After some rounds a row begins with the same thread again. From then on addresses move by
-    constants.
-    """
-    s, threads, layout, size = memory.s, memory.threads, tile.layout, element_bytes(array.dtype)
-    per_row = window.shape[-1] * size // CHUNK
-    limits = [*window.valid[:-1], None]
-
-    def copy(first: int, count: int, exists: bool) -> None:
-        """Chunks `first` to `first + count` of each row."""
-        period = count // math.gcd(threads.count, count)
-        again = period * threads.count // count  # rows
-        swizzled = again % (layout.mask + 1 << layout.shift) if layout.mask else 0
-        sources: list[Any] = []
-        targets: list[Index] = []
-        for r in range(-(-layout.rows * count // threads.count)):
-            number = s.add(threads.id, r * threads.count)
-            row = s.div(number, count)
-            position = memory.unflatten(row, window.shape[:-1])
-            column = s.add(s.mod(number, count), first)
-            element = [*position, s.mul(column, CHUNK // size)]
-            moves = exists and r >= period and len(window.shape) == 2
-            if moves:
-                stride = array.strides[window.dims[0]]
-                step = s.op("arith.muli", [stride, s.constant(again * size, s.i64)], s.i64)
-                source = memory.offset_pointer(sources[r - period], step, array.pointer.type)
-            else:
-                source = memory.address(array, window, element if exists else [0] * len(element))
-            if r >= period and not swizzled:
-                target = s.add(targets[r - period], again * layout.pitch)
-            else:
-                target = s.add(memory.shared_offset(layout, element), tile.offset)
-            sources.append(source)
-            targets.append(target)
-            past_end = (r + 1) * threads.count > layout.rows * count
-            with under(s, s.less(row, layout.rows) if past_end else None):
-                inside = memory.in_bounds(element, limits) if exists else s.constant(0, s.i1)
-                _copy_chunk(memory, target, source, inside)
-
-    copy(0, filled, True)
-    if filled < per_row:
-        copy(filled, per_row - filled, False)
 
 
 def _copy_chunk(memory: Memory, target: Index, source: Any, inside: Any) -> None:

@@ -44,21 +44,3 @@ def test_any_head_dim_and_group(name):
     module, _ = lower_text(Source.of(program).text, name, target, None, "tile")
     got = Simulated(module, target=target)(*arrays)
     assert relative_error(got, program.reference(*arrays)) < 1e-3
-
-
-@pytest.mark.parametrize(
-    ("head_dim", "of_queries", "of_tiles"),
-    [(40, 4, 2 * (5 + 1)), (88, 6 + 1, 2 * (11 + 1)), (136, 9 + 1, 2 * (17 + 1))],
-)
-def test_neighbours_copy_neighbouring_chunks(head_dim, of_queries, of_tiles):
-    """A tile of 32 keys and one of values: whole rows would leave lanes of a program's only warp
-    without a chunk (7, 16 and 32 copies of each). What pads a row takes a copy more."""
-    program = ops.attention(head_dim=head_dim, dtype="f16", q_len=1, batch=1, heads=1)
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal((1, 1, n, head_dim)).astype(np.float16) for n in (1, 77, 77)]
-    knobs = "product_stream:32;least:16;chunks:2;columns:32"
-    module, _ = lower_text(Source.of(program).text, "f", "sm_90a", "private", "tile", knobs)
-    run = Simulated(module, target="sm_90a")
-    assert relative_error(run(*arrays), program.reference(*arrays)) < 1e-3
-    copies = str(run.module).count("nvvm.cp.async.shared.global")
-    assert copies > of_queries and (copies - of_queries) % of_tiles == 0
