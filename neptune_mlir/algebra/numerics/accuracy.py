@@ -81,7 +81,7 @@ Both are measured against the program in float64. The rule, for every result:
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
-  fused one may make what one of ROUNDINGS makes, and a NaN where that overflows.
+  fused one may make what one of ROUNDINGS makes, and a NaN where that alone, not float64, overflows.
 * A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
 """
 
@@ -307,7 +307,8 @@ class Comparison:
                 if right[k].all():
                     break
                 there = kinds(rounded(rounded_so, self.dtype))
-                right[k] |= (of_fused[k] == there) | ((of_fused[k] == 3) & (there % 3 > 0))
+                overflows = (there % 3 > 0) & (there != of_exact[k])
+                right[k] |= (of_fused[k] == there) | ((of_fused[k] == 3) & overflows)
         self._count(~right, fused, unfused)
 
     def _garbage(self, unfused: Array, exact: Array, known: Array) -> Array:
