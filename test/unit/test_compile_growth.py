@@ -158,6 +158,19 @@ def test_growth(program, size, target):
     assert calls(lambda: lower(3 * size), 5.5 * first) > first / 2
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", [scaled, softmaxes])
+def test_long_chains_are_planned_in_linear_time(program):
+    """Chains of 160 norms, four times as many as 40."""
+
+    def plan(n: int) -> None:
+        compiler.lower_text(program(n), program.__name__, "cpu", None, "fused")
+
+    plan(2)
+    first = calls(lambda: plan(40))
+    calls(lambda: plan(160), 6.5 * first)  # 4.2 and 5.7 times as many when this was written
+
+
 def test_what_was_written_is_spelled_once(monkeypatch):
     """The factors of a norm are those of all norms before it, each of which has them, too."""
     spelled = []
