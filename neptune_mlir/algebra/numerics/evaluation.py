@@ -16,7 +16,7 @@ import numpy as np
 
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.combiners import lookup
-from neptune_mlir.algebra.numerics.accuracy import LARGEST, rounded
+from neptune_mlir.algebra.numerics.floats import LARGEST, rounded
 from neptune_mlir.algebra.numerics.kept import Kept, operated, read_at, read_plainly, with_digits
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 

@@ -11,8 +11,8 @@ from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.deferral import split_in_range
 from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.numerics.accept import accept
-from neptune_mlir.algebra.numerics.accuracy import rounded
 from neptune_mlir.algebra.numerics.evaluation import Domain, define, fused
+from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.kept import added_in_pairs, is_row, with_digits
 from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
