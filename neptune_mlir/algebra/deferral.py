@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction
-from neptune_mlir.algebra.growth import Growth, Ranges
+from neptune_mlir.algebra.growth import LITERALS, Growth, Ranges, growths
 from neptune_mlir.algebra.terms import (
     Term,
     axes_of,
@@ -149,7 +149,7 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
         return invariant(u) and not stays
 
     found = split(t, moves)
-    if found.trivial or (fits(found) and not has_powers(found.rest)):
+    if found.trivial or (fits(found) and not _narrows(found)):
         return found
     best = Split(t)
     free: set[Any] = set()
@@ -160,9 +160,26 @@ def split_in_range(t: Term, invariant: Invariant, fits: Callable[[Split], bool])
             return moves(u) and all(_key(n) in allowed for n in walk(u) if n.is_leaf)
 
         trial = split(t, may_move)
-        if not trial.trivial and fits(trial) and not has_powers(trial.rest):
+        if not trial.trivial and fits(trial) and not _narrows(trial):
             best, free = trial, allowed
     return best
+
+
+def _narrows(found: Split) -> bool:
+    """Whether data in range may leave it where the divisor is behind the sum."""
+    return has_powers(found.rest) or (found.under is not None and weighs_squares(found.rest))
+
+
+def weighs_squares(t: Term) -> bool:
+    """Whether an exponential weights the square of what is read, or a higher power of it. Weights
+    that are divided by their sum add up to 1, and others to as much as a row is long: the square
+    of a number that is large, but in range, would be out of it."""
+    found = growths(t, Ranges().of_ref)
+    return any(
+        n.op == "mul" and any(f.op == "exp" for f in _factors(n))
+        and any(d >= 2 for key, d in found[n].large.items() if key != LITERALS)
+        for n in walk(t)
+    )  # fmt: skip
 
 
 def has_powers(t: Term) -> bool:

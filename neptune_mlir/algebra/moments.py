@@ -139,9 +139,12 @@ def moments(
     dtype: str,
 ) -> Term:
     """Σ w·(g - t k)^p as the top of a family of moments, closed under t -> t'."""
-    if sum(power for _, power in differences) > 1:
+    powers = sum(power for _, power in differences)
+    if powers > 1:
         for difference, _ in differences:
             chain.require_near(difference)
+    if powers > 2:
+        _require_sign(chain, weight, dtype)
     terms = [_anchored(chain, t, p, weight, dtype) for t, p in differences]
     names = _family(chain, name, {mono_mul(m, keep): c for m, c in weight.items()}, keep, terms,
                     dtype)  # fmt: skip
@@ -149,6 +152,19 @@ def moments(
     if all(a.gap is None for d in terms for a in d.anchors):
         return acc(names[top], dtype)
     return _expanded(top, names, terms, True, dtype)
+
+
+def _require_sign(chain: Chain, weight: Poly, dtype: str) -> None:
+    """Raises Unsolvable where weights may have any sign. Their mean may be as far from the data as
+    these are from each other, or further, and of (d + gap)^4 the terms with odd powers cancel: up
+    to 2^4 times the error of the program as written, where squares have 2^2."""
+    w = to_term(weight, dtype)
+    if chain.ranges is not None and chain.facts.sign(w) is None:
+        raise chain.fail(
+            "cancellation", w,
+            "with weights of any sign, powers of differences over 2 cancel when they are re-based",
+            "weight them by magnitudes, or allow it: numerics=fast",
+        )  # fmt: skip
 
 
 def _family(

@@ -234,7 +234,10 @@ def _keep_in_range(chain: Chain, part: Part, dtype: str) -> Part:
     """Factors that only shrink stay, where the data alone might leave the range."""
     shrinks = [(t, e) for t, e in part.behind if t.op != "exp" and safe(chain, t, e)]
     divided = any(e < 0 and t.op != "exp" for t, e in part.behind)
-    if divided and any(t.op == "exp" and e > 1 for t, e in part.data):  # as `deferral.has_powers`
+    weights = [e for t, e in part.data if t.op == "exp"]
+    squares = [e for t, e in part.data if t.op != "exp" and e > 1]
+    # as `deferral.has_powers` and `weighs_squares`
+    if divided and weights and (max(weights) > 1 or squares):
         chain.require_range(mono_term(part.data, part.coefficient, dtype), powers=True)
     if not shrinks or chain.in_range(mono_term(part.data, part.coefficient, dtype)):
         return part

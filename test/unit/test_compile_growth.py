@@ -14,7 +14,7 @@ from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.numerics import accept
 from neptune_mlir.driver import compiler
-from neptune_mlir.transforms.fusion import defer, inline_maps
+from neptune_mlir.transforms.fusion import defer, inline_maps, written
 from neptune_mlir.transforms.fusion.written import Written
 
 HEAD = """#m = affine_map<(i, j) -> (i, j)>
@@ -158,6 +158,19 @@ def test_growth(program, size, target):
     assert calls(lambda: lower(3 * size), 5.5 * first) > first / 2
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", [scaled, softmaxes])
+def test_long_chains_are_planned_in_linear_time(program):
+    """Chains of 160 norms, four times as many as 40."""
+
+    def plan(n: int) -> None:
+        compiler.lower_text(program(n), program.__name__, "cpu", None, "fused")
+
+    plan(2)
+    first = calls(lambda: plan(40))
+    calls(lambda: plan(160), 6.5 * first)  # 4.2 and 5.7 times as many when this was written
+
+
 def test_what_was_written_is_spelled_once(monkeypatch):
     """The factors of a norm are those of all norms before it, each of which has them, too."""
     spelled = []
@@ -165,6 +178,18 @@ def test_what_was_written_is_spelled_once(monkeypatch):
     monkeypatch.setattr(Written, "_now", lambda *given: spelled.append(1) or spell(*given))
     compiler.lower_text(scaled(24), "scaled", "cpu", None, "fused")
     assert 24 < len(spelled) < 300  # twice as many with each norm: 1310, and 28 norms 66595
+
+
+def test_what_is_too_long_to_be_tested_does_not_move(monkeypatch):
+    def remarks() -> list[str]:
+        defer.forget()
+        accept.forget()
+        found = compiler.lower_text(scaled(3), "scaled", "cpu", None, "fused")[1]["remarks"]
+        return [r for r in found if "too long to be tested" in r]
+
+    assert not remarks()
+    monkeypatch.setattr(written, "MOST", 8)
+    assert remarks()
 
 
 def test_long_chains_are_cut():

@@ -215,8 +215,9 @@ def test_constants_stay_with_the_elements_of_one_tensor():
         return defer(reduction("o", "add", body), AXIS, lambda t: t.op in ("ref", "const"))
 
     assert deferred(x * 0.001 * x) is None
-    rest, finish = deferred(exp(x) / ref("l") * (x * 0.001 * x))
-    assert rest.body is (exp(x) * (x * 0.001 * x)).term
+    y = read("y", 0, 1)
+    rest, finish = deferred(exp(x) / ref("l") * (x * 0.001 * y))
+    assert rest.body is (exp(x) * (x * 0.001 * y)).term
     assert text(finish) == "(@o / @l[i0])"
     rest, finish = deferred(x * 0.001 * v)
     assert rest.body is (x * v).term and text(finish) == "(@o * 0.001)"

@@ -8,6 +8,7 @@ import pytest
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.deferral import split_in_range
 from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.numerics.accept import accept
 from neptune_mlir.algebra.numerics.evaluation import Domain, define, fused
@@ -179,6 +180,33 @@ def test_a_reference_that_is_half_made_is_not_multiplied_out():
     assert caught.value.obligation == "cancellation" and caught.value.reduction == "o"
     assert solve_chain(chain, AXIS, numerics="fast").proved
     assert solve_chain(over_a_count(absolute(x), magnitudes=True), AXIS).proved
+
+
+def test_high_powers_have_weights_of_one_sign():
+    """Σ w (x - mean)^4, whose mean lies anywhere if weights have both signs."""
+
+    def fourth(weight):
+        mean = ref("s") / ref("k")
+        return [reduction("k", "add", weight), reduction("s", "add", weight * x),
+                reduction("q", "add", weight * square(square(x - mean)))]  # fmt: skip
+
+    with pytest.raises(Unsolvable) as caught:
+        solve_chain(fourth(weights), AXIS)
+    assert caught.value.obligation == "cancellation" and caught.value.reduction == "q"
+    assert solve_chain(fourth(weights), AXIS, numerics="fast").proved
+    assert solve_chain(fourth(absolute(weights)), AXIS).proved
+
+
+def test_divisors_of_weighted_squares_stay():
+    """Of Σ (e / l) x x all stays in range where x x does; Σ e x x is as much larger as l is."""
+    chain = softmax_over(x, reduction("q", "add", exp(x - m) / l * square(y)))
+    with pytest.raises(Unsolvable) as caught:
+        solve_chain(chain, AXIS)
+    assert caught.value.obligation == "range" and caught.value.reduction == "q"
+    found = split_in_range(chain[-1].body, lambda t: not t.axes & {AXIS}, lambda _: True)
+    assert found.trivial
+    once = (exp(x - m) / l * y).term
+    assert not split_in_range(once, lambda t: not t.axes & {AXIS}, lambda _: True).trivial
 
 
 def test_inputs_scaled_together_are_the_business_of_strict():
