@@ -22,7 +22,7 @@ import numpy as np
 
 from neptune_mlir.algebra.chain import Solution
 from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32, rounded
+from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
 from neptune_mlir.algebra.numerics.at_once import (
     JUDGED_TOGETHER,
     STRANGE,
@@ -40,6 +40,7 @@ from neptune_mlir.algebra.numerics.evaluation import (
     fused,
     overflown,
 )
+from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.judge import Programs, judge_each
 from neptune_mlir.algebra.numerics.kept import (
     Kept,
