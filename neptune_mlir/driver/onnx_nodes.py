@@ -24,6 +24,7 @@ from onnx import (
 )
 
 from neptune_mlir.driver.onnx_folding import folded
+from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
 from neptune_mlir.errors import InputError
 
 RUNTIME = "com.microsoft"  # ONNX Runtime's own operators
@@ -481,37 +482,8 @@ def _einsum(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
 
 # ---- recurrent networks --------------------------------------------------------------------------
 
-_GATES = {"RNN": 1, "GRU": 2, "LSTM": 3}  # activations of a direction
-
-
-def _both_ways(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
-    """A network that reads a sequence from its end, or from both, as one or two that read it from
-    its start. None where it does so already, and for sequences of several lengths."""
-    a = _attributes(node)
-    direction = a.pop("direction", b"forward").decode()
-    x, *others = _inputs(node, 8)
-    steps = w.shape(x)[0] if x in w.types else None
-    special = {"activation_alpha", "activation_beta", "layout"} & {k for k, v in a.items() if v}
-    if direction == "forward" or steps is None or others[3] or special:
-        return None
-    backwards = w.constant(np.arange(steps)[::-1])
-    activations, count = a.pop("activations", None), _GATES[node.op_type]
-    turns = {"reverse": [True], "bidirectional": [False, True]}[direction]
-    found: list[list[str]] = []
-    for k, turned in enumerate(turns):
-        part = [w.constant([n]) for n in (k, k + 1, 0)]
-        own = [w.op("Slice", name, *part) if name else "" for name in others]
-        data = w.op("Gather", x, backwards, axis=0) if turned else x
-        results = [f"{node.name}:{k}:{n}" for n in range(len(node.output))]
-        if activations:
-            a["activations"] = activations[k * count : (k + 1) * count]
-        w.nodes.append(helper.make_node(node.op_type, [data, *own], results, node.name, **a))
-        if turned:
-            results[0] = w.op("Gather", results[0], backwards, axis=0)
-        found.append(results)
-    axes = [1, *[0] * (len(node.output) - 1)]
-    return [w.op("Concat", *each, axis=axis)
-            for axis, each in zip(axes, zip(*found, strict=True), strict=True)]  # fmt: skip
+def _recurrent(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    return written_out(w, node.op_type, _inputs(node, 8), _attributes(node))
 
 
 _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]] = {
@@ -529,5 +501,5 @@ _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]
     (RUNTIME, "FastGelu"): _gelu,
     (RUNTIME, "QuickGelu"): _quick_gelu,
     ("", "Einsum"): _einsum,
-    **{("", name): _both_ways for name in _GATES},
+    **{("", name): _recurrent for name in ACTIVATIONS},
 }

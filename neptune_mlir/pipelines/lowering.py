@@ -24,7 +24,7 @@ from neptune_mlir.dialects.op_names import CORRECT, MAP, PRIVATE, REDUCE, STREAM
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
-from neptune_mlir.pipelines import common, legal, runner
+from neptune_mlir.pipelines import common, legal
 from neptune_mlir.pipelines.cases import (
     PLAIN_TILES,
     Case,
@@ -112,7 +112,7 @@ class Lowering:
 
     def run(self, steps: Sequence[Step]) -> None:
         with registry.collect_remarks() as remarks:
-            runner.run(self.module, tuple(steps), done=self.done)
+            common.run(self.module, tuple(steps), self.done)
         self.done = (*self.done, *(step.name for step in steps))
         self.keep(remarks)
 
@@ -313,7 +313,7 @@ class RaisedProgram:
                 yield lowering
                 continue
             with registry.collect_remarks() as remarks:
-                runner.run(lowering.module, way.steps)
+                common.run(lowering.module, way.steps)
                 taken = way.suits(lowering.module)
             if taken:
                 lowering.keep([*refused, *remarks])
@@ -485,14 +485,9 @@ def steps_to_tiles(lowering: Lowering) -> list[Step]:
 
 
 def provenance(text: str, source: str) -> dict[str, Any]:
-    """What a bundle says of its origin: the program, this compiler and the packages it uses.
-
-    (Nothing of the machine or the time: the same program makes the same bundle.)
-    """
-    return {
-        "source": {"name": os.path.basename(source), "text": cache.without_lines(text)},
-        "tools": cache.compiler_versions(),
-    }
+    """What a bundle says of its origin: the program. (`driver.compiler.finished` adds this compiler
+    and the packages it uses.)"""
+    return {"source": {"name": os.path.basename(source), "text": cache.without_lines(text)}}
 
 
 def parallelism(target: str) -> int:

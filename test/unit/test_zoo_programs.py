@@ -14,6 +14,12 @@ pytestmark = pytest.mark.usefixtures("as_shipped")
 Z3 = importlib.util.find_spec("z3") is not None
 
 
+@pytest.fixture(autouse=True)
+def verified(monkeypatch):
+    """The IR is verified after every pass, not where a level ends alone."""
+    monkeypatch.setenv("NEPTUNE_VERIFY", "1")
+
+
 @pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])
 @pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
 def test_fuses_proved_and_accurate(example, hard):

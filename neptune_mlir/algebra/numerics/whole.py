@@ -318,7 +318,7 @@ def wrong_values(
     steps = [tuple(step.content for step in steps) for steps in (written, now)]
     content = "whole", definition, whole, *steps, tuple(plans)
     found: str = remembered(
-        content, lambda: _wrong_values(_Trial(definition, written, whole, now), plans)
+        content, lambda: _wrong_values(_Trial(definition, written, whole, now), plans), likely=""
     )
     return found
 

@@ -216,3 +216,14 @@ def test_heads_of_one_element():
         return (s @ v).transpose(1, 2).reshape(4, 16, 12)
 
     agrees(program, torch.randn(4, 16, 12), target="sm_90a")
+
+
+def test_views_that_merge_lengths_of_calls():
+    def rows(x):
+        return x.reshape(-1, 32) * 2, x.reshape(-1, 16)
+
+    lengths = {0: torch.export.Dim("a"), 1: torch.export.Dim("b")}
+    kernel = neptune_mlir.compile(from_torch(rows, (torch.rand(3, 4, 32),), (lengths,)))
+    x = torch.rand(5, 2, 32)
+    for got, want in zip(kernel(x), rows(x), strict=True):
+        torch.testing.assert_close(got, want)

@@ -13,7 +13,7 @@ import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.family import chunks_of
-from neptune_mlir.pipelines import gpu, nvvm, runner
+from neptune_mlir.pipelines import common, gpu, nvvm, runner
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.targets.nvidia import TARGETS
 from neptune_mlir.transforms.tiling.host_plan import nested_in
@@ -83,7 +83,7 @@ def scheduled(early):
     steps = nvvm.to_kernels(TARGETS["sm_90a"], "")
     with module.context:
         chosen = runner.Step("set-choices", {"early": early})
-        gpu.run(module, [chosen, *runner.until(steps, "schedule-loops")])
+        common.run(module, [chosen, *runner.until(steps, "schedule-loops")])
     return str(module)
 
 
@@ -109,7 +109,7 @@ def test_vectors_of_the_next_iteration():
             backward(wrt=["k", "v"]).to_mlir(), "test", "sm_90a", None, "tile", ""
         )
         with module.context:
-            gpu.run(module, [runner.Step("set-choices", {"early": early})])
+            common.run(module, [runner.Step("set-choices", {"early": early})])
         text = nvvm.emit_tiles(module, "target", target="sm_90a")
         copies = [line for line in text.splitlines() if "nvvm.cp.async.shared.global" in line]
         sized = [line for line in copies if line.count("%") == 3]  # bytes that exist
