@@ -293,6 +293,7 @@ KERNEL = Attribute(
     readers=(
         "transforms.gpu.longest_first", "transforms.hopper.positions_ahead",
         "transforms.tiling.host_plan",
+        "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip
 OF_MASK = Mark(

@@ -17,7 +17,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import Linear, affine_part
-from neptune_mlir.analysis.tiles import owner, tuned
+from neptune_mlir.analysis.tiles import is_tensor, owner, tuned
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import (
     CHIP,
@@ -40,6 +40,7 @@ from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
+from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
 from neptune_mlir.transforms.tiling.kernel import LOOPED, RunningValue, TileKernel, read_kernel
 from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
@@ -64,6 +65,8 @@ def lower_to_tiles(module: Any) -> None:
                 old.replace_all_uses_with(new)
             _rebind(values, op, results)
             op.erase()
+        if CHIP.on(module.operation):
+            _zeros_first(block)
 
 
 def _is_kernel(op: Any) -> bool:
@@ -189,6 +192,39 @@ def _zeros(origin: FusedNest, shape: Sequence[Index], values: nests.Values, name
     (zeros,) = _lower(read_kernel(made.owner, values), values, name)
     made.owner.erase()
     return zeros
+
+
+def _zeros_first(block: Any) -> None:
+    """Put kernels that read no tensor in front of all others, with what their sizes are made of: a
+    kernel of a GPU may start when those before it have, and waits for what it needs alone."""
+    kernels = [o.operation for o in block.operations if KERNEL.on(o.operation)]
+    for kernel in kernels:
+        if any(_tensor_of(value, block) for op in nested_in(kernel) for value in op.operands):
+            continue
+        needed = [kernel, *_made_of(kernel, block)]
+        for op in [o.operation for o in block.operations if o.operation in needed]:
+            if kernels[0].is_before_in_block(op):
+                op.move_before(kernels[0])
+
+
+def _tensor_of(value: Any, block: Any) -> bool:
+    """Whether a value is a tensor of a block: given to it, or made by a kernel in it."""
+    if not is_tensor(value):
+        return False
+    made = owner(value)
+    return value.owner == block if made is None else made.block == block
+
+
+def _made_of(op: Any, block: Any) -> list[Any]:
+    """The ops of a block that an op of it is made of."""
+    found: list[Any] = []
+    pending = [op]
+    while pending:
+        made = [owner(v) for v in captured([pending.pop()])]
+        new = [m for m in made if m is not None and m.block == block and m not in found]
+        found += new
+        pending += new
+    return found
 
 
 def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | None:

@@ -65,13 +65,13 @@ def test_a_batch_of_one_stores_no_scores():
 
 def test_row_sums_of_short_rows():
     """64 rows of 64 elements a program, not 4."""
-    _, (sums, *_) = grids("plain")
+    _, (_, sums, *_) = grids("plain")
     assert sums[-1] == ["ceildiv", ["dim", 0, 2], 64]
 
 
 def test_a_sum_over_batches_and_queries():
     """A program for each head reads along the queries; not one for all heads."""
-    _, (_, sums, *_) = grids("sink")
+    _, (_, _, sums, *_) = grids("sink")
     assert sums == (["dim", 0, 1],) or sums == [["dim", 0, 1]]
 
 
@@ -154,6 +154,14 @@ def test_streams_are_joined_where_that_is_faster(options, one):
     text = str(found.module)
     assert ("neptune.add_slice" in text) == one
     assert ("neptune.consumers" in text) == (options["dtype"] == "f16")
+
+
+def test_zeros_are_made_in_front():
+    """What programs add to needs no kernel: with sinks, the stream runs beside the kernel that sums
+    over all rows, which needs the row sums."""
+    plan, _ = grids("sink")
+    names = [launch.kernel for launch in plan.launches]
+    assert "zeros" in names[0] and not any("zeros" in name for name in names[1:])
 
 
 def test_a_bias_that_learns_keeps_two_streams():
