@@ -81,7 +81,8 @@ Both are measured against the program in float64. The rule, for every result:
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
-  fused one may make what one of ROUNDINGS makes, and a NaN where that alone, not float64, overflows.
+  fused one may make what one of ROUNDINGS makes, and a NaN where that alone overflows, and float64
+  does not.
 * A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
 """
 
