@@ -1,14 +1,15 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prefill of a Llama-3-8B-shaped layer on a GPU: torch's own attention beside ours through
-`register()`, and the first call of a new modifier beside FlexAttention's.
+"""Prefill and a step of decoding of a Llama-3-8B-shaped layer on a GPU: torch's own attention
+beside ours through `register()`, and the first call of a new modifier beside FlexAttention's.
 
     tools/gpu_layer.py [--tokens 4096] [--layers 2] [--rounds 15]    (--layers 0: first calls alone)
 
 One line of JSON a measurement. `ms` is the median time of a forward pass on the device (CUDA
 events), `host_ms` that of the calling thread until the pass is enqueued, `attention_ms` the time
-of the attention alone on tensors of the layer's shapes, `error` the largest difference from the
-float32 layer relative to its largest element. Needs torch and the MLIR bindings.
+of the attention alone on tensors of the layer's shapes, `share` what the attentions are of the
+pass, `error` the largest difference from the float32 layer relative to its largest element. A step
+of decoding reads a cache of as many tokens. Needs torch and the MLIR bindings.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -41,12 +42,15 @@ class Layer(torch.nn.Module):
             {name: torch.nn.Linear(*size, bias=False) for name, size in sizes.items()}
         )
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
+                past: tuple[torch.Tensor, torch.Tensor] | None = None) -> torch.Tensor:  # fmt: skip
         y, part = self.norms[0](x), self.parts
         q, k, v = (part[name](y).unflatten(-1, (-1, DIM)).transpose(1, 2) for name in "qkv")
         q, k = (t * cos + torch.cat((-t[..., DIM // 2 :], t[..., : DIM // 2]), -1) * sin
                 for t in (q, k))  # fmt: skip
-        out = SDPA(q, k, v, is_causal=True, enable_gqa=True)
+        if past is not None:
+            k, v = (torch.cat(both, 2) for both in zip(past, (k, v), strict=True))
+        out = SDPA(q, k, v, is_causal=past is None, enable_gqa=True)
         x = x + part["o"](out.transpose(1, 2).flatten(2))
         y = self.norms[1](x)
         return x + part["down"](torch.nn.functional.silu(part["gate"](y)) * part["up"](y))
@@ -57,12 +61,15 @@ class Layers(torch.nn.Module):
         super().__init__()
         self.layers = torch.nn.ModuleList(Layer() for _ in range(count))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        at = torch.arange(x.shape[1], device=x.device)[:, None]
+    def forward(
+        self, x: torch.Tensor, caches: list[tuple[torch.Tensor, torch.Tensor]] | None = None
+    ) -> torch.Tensor:
+        seen = caches[0][0].shape[2] if caches else 0
+        at = torch.arange(seen, seen + x.shape[1], device=x.device)[:, None]
         angles = at * 5e5 ** -(torch.arange(0, DIM, 2, device=x.device) / DIM)
         cos, sin = (f(torch.cat((angles, angles), -1)).to(x.dtype) for f in (torch.cos, torch.sin))
-        for layer in self.layers:
-            x = layer(x, cos, sin)
+        for at_layer, layer in enumerate(self.layers):
+            x = layer(x, cos, sin, caches[at_layer] if caches else None)
         return x
 
 
@@ -100,32 +107,55 @@ def say(**facts: Any) -> None:
 
 
 def layers(count: int, tokens: int, rounds: int) -> None:
-    embedded = torch.randn(1, tokens, HIDDEN, device="cuda", dtype=torch.bfloat16)
-    wanted = model_of(count, torch.float32)(embedded.float())
-    model = model_of(count, torch.bfloat16)
+    exact, model = (model_of(count, dtype) for dtype in (torch.float32, torch.bfloat16))
+    for kind, queries, cached in (("prefill", tokens, 0), ("decode", 1, tokens)):
+        embedded, *caches = (
+            torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+            for shape in ((1, queries, HIDDEN), *((1, KV_HEADS, cached, DIM),) * (2 * count))
+        )
+        pairs = list(zip(caches[::2], caches[1::2], strict=True)) if cached else None
+        wide = pairs and [(k.float(), v.float()) for k, v in pairs]
+        wanted = exact(embedded.float(), wide)
+        for row in in_turns(model, embedded, pairs, wanted, rounds):
+            say(kind=kind, layers=count, tokens=tokens, **row)
+
+
+def in_turns(
+    model: torch.nn.Module, x: torch.Tensor, caches: Any, wanted: torch.Tensor, rounds: int
+) -> Iterator[dict[str, Any]]:
+    """A row for each mode and attention, alternating, so that a change of clocks meets both."""
+    from neptune_mlir.torch.backend import neptune
+
+    keys = x.shape[1] + (caches[0][0].shape[2] if caches else 0)
     qkv = [
-        torch.randn(1, heads, tokens, DIM, device="cuda", dtype=torch.bfloat16)
-        for heads in (HEADS, KV_HEADS, KV_HEADS)
+        torch.randn(1, heads, length, DIM, device=x.device, dtype=x.dtype)
+        for heads, length in ((HEADS, x.shape[1]), (KV_HEADS, keys), (KV_HEADS, keys))
     ]
-    for mode in ("eager", "torch.compile"):
-        # alternating, so that a change of clocks meets both
-        for attention in ("torch", "neptune", "torch", "neptune"):
+    modes: dict[str, Callable[[torch.nn.Module], Any]] = {
+        "eager": lambda model: model, "torch.compile": torch.compile,
+        "backend": lambda model: torch.compile(model, backend=neptune),
+    }  # fmt: skip
+    for mode, program in modes.items():
+        for attention in ("torch", "neptune") * 2 if mode != "backend" else ("in the graph",) * 2:
             door.register() if attention == "neptune" else door.unregister()
             torch.compiler.reset()
-            run = torch.compile(model) if mode == "torch.compile" else model
+            run = program(model)
 
             def forward(run: Any = run) -> Any:
-                return run(embedded)
+                return run(x, caches)
 
             begun = time.perf_counter()
             found = forward()
             torch.cuda.synchronize()
             first = time.perf_counter() - begun
             error = ((found.float() - wanted).abs().max() / wanted.abs().max()).item()
-            alone = timed(lambda: SDPA(*qkv, is_causal=True, enable_gqa=True), rounds)
-            say(mode=mode, attention=attention, layers=count, tokens=tokens, error=error,
-                first_s=first, **timed(forward, rounds), attention_ms=alone["ms"],
-                attention_host_ms=alone["host_ms"])  # fmt: skip
+            alone = timed(lambda: SDPA(*qkv, is_causal=not caches, enable_gqa=True), rounds)
+            whole = timed(forward, rounds)
+            yield {
+                "mode": mode, "attention": attention, "error": error, "first_s": first, **whole,
+                "attention_ms": alone["ms"], "attention_host_ms": alone["host_ms"],
+                "share": len(model.layers) * alone["ms"] / whole["ms"],
+            }  # fmt: skip
     door.unregister()
 
 

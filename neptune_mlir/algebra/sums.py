@@ -41,7 +41,7 @@ from neptune_mlir.algebra.poly import (
 )
 from neptune_mlir.algebra.proof import acc
 from neptune_mlir.algebra.rescale import accumulate, safe
-from neptune_mlir.algebra.terms import Term, const, make, show
+from neptune_mlir.algebra.terms import Term, const, make, show, walk
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,37 @@ def split_monomials(chain: Chain, body: Term) -> list[Part]:
 
 def _normal_form(chain: Chain, body: Term) -> Poly:
     """A polynomial that keeps every difference g(x) - t that can be; multiplied out they cancel."""
-    for normaliser in (chain.affine, chain.kept):
-        poly = normaliser.poly(body)
-        if all(tame(chain, t) for m in poly for t, e in m if is_sum(t) and e > 0):
-            return poly
+    poly = chain.affine.poly(body)
+    wild = [t for m in poly for t, e in m if is_sum(t) and e > 0 and not tame(chain, t)]
+    if not wild:
+        return poly
+    for difference in wild:
+        _require_sum(chain, difference)
+    poly = chain.kept.poly(body)
+    if all(tame(chain, t) for m in poly for t, e in m if is_sum(t) and e > 0):
+        return poly
     return chain.linear.poly(body)
+
+
+def _require_sum(chain: Chain, difference: Term) -> None:
+    """Raises Unsolvable where the parts of a difference may cancel, so that nothing is left of its
+    digits once they are summed apart, and no stress test would see it: the reference is a number
+    of an earlier loop over a sum of this one, a mean that is half made. The test takes the former
+    for any number."""
+    flat = chain.linear.poly(difference)
+    terms = [mono_term(m, c, difference.dtype) for m, c in flat.items()]
+    inside = [n for t in terms if has_ref(t) for n in walk(t)]
+    given = any(n.op == "read" and not chain.varies(n) for n in inside)
+    summed = any(n.op == "ref" and chain.facts.combiner[n.attr] == "add" for n in inside)
+    if chain.ranges is None or not (given and summed):
+        return
+    signs = {chain.facts.sign(t) for t in terms}
+    if len(signs) > 1 or None in signs:
+        raise chain.fail(
+            "cancellation", difference,
+            "it changes while the reference is summed up, and multiplied out its parts may cancel",
+            "sum up all of the reference in an earlier loop, or allow it: numerics=fast",
+        )  # fmt: skip
 
 
 def tame(chain: Chain, difference: Term) -> bool:

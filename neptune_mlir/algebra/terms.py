@@ -27,11 +27,12 @@ import functools
 import hashlib
 import itertools
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
+from weakref import ref as weak
 
 from neptune_mlir.algebra.operators import COMPARISONS, OPERATORS, evaluate
 
@@ -42,6 +43,7 @@ LEAVES = ("const", "index", "read", "ref", "sym")
 
 SHOWN = 500  # nodes of a tree that text for people spells out
 KEPT = 64  # nodes below one, in their order, that it remembers
+LONG = 64  # the last terms of more nodes, which remember them all the same
 SPELLED = 500  # nodes of a tree whose text is its own key
 
 # The operands in a key are given by their ids; a term holds its operands, so while it lives no
@@ -233,10 +235,22 @@ def walk(root: Term) -> Iterator[Term]:
         return iter((root,))
     below = root.memo.get("below")
     if below is None:
-        below = _below(root)
-        if len(below) <= KEPT:  # kept for each node of a chain, long ones would be quadratic
-            root.memo["below"] = below
+        below = root.memo["below"] = _below(root)
+        if len(below) > KEPT:
+            _forget_longest_ago(root)
     return itertools.chain(below, (root,))  # no term holds itself
+
+
+_long: deque[weak[Term]] = deque()
+
+
+def _forget_longest_ago(root: Term) -> None:
+    """Kept for each node of a chain, long walks would be quadratic."""
+    _long.append(weak(root))
+    if len(_long) > LONG:
+        oldest = _long.popleft()()
+        if oldest is not None:
+            oldest.memo.pop("below", None)
 
 
 def walk_outside(root: Term, ops: Collection[str]) -> Iterator[Term]:

@@ -129,7 +129,7 @@ def read_live(stream: Any, values: nests.Values) -> Term:
     try:
         return region_to_terms(
             block, arguments, lambda v: scalar_term(v, values),
-            special={READ: lambda op: nests.read_access(op, values)},
+            special={READ: lambda op, _: nests.read_access(op, values)},
         )[0]  # fmt: skip
     except NoTermForm:
         return T.const(True, "i1")  # nothing is skipped then, which is always right

@@ -16,7 +16,13 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, element_type
 from neptune_mlir.dialects.op_names import VIEWS
 from neptune_mlir.dialects.program import NestProgram, top_level_op
-from neptune_mlir.dialects.scalars import NoTermForm, constant_value, op_to_term
+from neptune_mlir.dialects.scalars import (
+    NoTermForm,
+    TermOf,
+    constant_value,
+    op_to_term,
+    region_to_terms,
+)
 from neptune_mlir.ir.bindings import ir, linalg
 
 
@@ -170,37 +176,23 @@ def _elementwise(program: NestProgram, key: str, op: Any) -> Moved:
                 equal.append((min(of), (name, dim)))
         return T.read(name, *idx, dtype=element_type(tensor))
 
-    env: dict[Any, Term] = {}
-    for argument, tensor, access in zip(block.arguments, op.operands, maps, strict=True):
-        if [*argument.uses]:
-            if not isinstance(tensor.type, ir.RankedTensorType):
-                env[argument] = _captured(values, tensor)
-                continue
-            env[argument] = read(tensor, [_index(e) for e in access.results])
+    def argument(value: Any, tensor: Any, access: Any) -> Term:
+        if not [*value.uses]:
+            return T.const(0, "index")  # nothing reads it
+        if not isinstance(tensor.type, ir.RankedTensorType):
+            return _captured(values, tensor)
+        return read(tensor, [_index(e) for e in access.results])
 
-    def term_of(value: Any) -> Term:
-        if value not in env:
-            env[value] = _captured(values, value)
-        return env[value]
+    def extract(op: Any, term_of: TermOf) -> Term:
+        tensor, *places = op.operation.operands
+        return read(tensor, [term_of(p) for p in places])
 
-    for inner in block.operations:
-        operation = inner.operation
-        if operation.name == "linalg.yield":
-            return Moved(key, element_type(op.results[0]), rank, term_of(operation.operands[0]),
-                         equal=tuple(dict.fromkeys(equal)))  # fmt: skip
-        if operation.name == "linalg.index":
-            found = T.index(operation.attributes["dim"].value)
-        elif operation.name == "tensor.extract":
-            tensor, *places = operation.operands
-            found = read(tensor, [term_of(p) for p in places])
-        elif operation.name == "cf.assert":
-            continue
-        elif len(operation.results) != 1:
-            raise NoTermForm(f"'{operation.name}' does not give one scalar")
-        else:
-            found = op_to_term(inner, [term_of(v) for v in operation.operands])
-        env[operation.results[0]] = found
-    raise NoTermForm("the region has no yield")
+    arguments = [*map(argument, block.arguments, op.operands, maps)]
+    (body,) = region_to_terms(
+        block, arguments, lambda v: _captured(values, v), special={"tensor.extract": extract}
+    )
+    return Moved(key, element_type(op.results[0]), rank, body,
+                 equal=tuple(dict.fromkeys(equal)))  # fmt: skip
 
 
 def _index(expr: Any) -> Term:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.algebra.numerics import hostile as hostile_inputs
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, Comparison
+from neptune_mlir.algebra.numerics.accuracy import Comparison
+from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.judge import Programs
 from neptune_mlir.cli.timing import time_text, timed
 from neptune_mlir.driver.inputs import hostile_extents, random_inputs

@@ -20,6 +20,7 @@ from neptune_mlir.dialects.op_names import NEW, OLD, PREFIX, READ, READS
 from neptune_mlir.dialects.scalars import (
     Emitter,
     NoTermForm,
+    TermOf,
     cast,
     identity_value,
     mlir_type,
@@ -238,7 +239,7 @@ def read_nest(op: Any, values: Values) -> Nest:
     block = op.operation.regions[0].blocks[0]
     roles: dict[str, list[Term]] = {name: [] for name in READS}
 
-    def access(read: Any) -> Term:
+    def access(read: Any, _: TermOf) -> Term:
         term = read_access(read, values)
         roles[read.operation.name].append(term)
         return term

@@ -8,7 +8,7 @@ insertion point. Unsigned comparisons, `fpowi` and other ops outside the table r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -23,6 +23,8 @@ from neptune_mlir.ir.bindings import arith, ir
 class NoTermForm(LoweringError):
     """A scalar region holds an op that terms cannot express."""
 
+
+YIELDS = (YIELD, "linalg.yield", "tm_tensor.yield")
 
 _CASTS = {
     "arith.extf", "arith.truncf", "arith.sitofp", "arith.fptosi", "arith.extsi",
@@ -95,21 +97,34 @@ def op_to_term(op: Any, args: list[Term]) -> Term:
     raise NoTermForm(f"'{name}' has no term form")
 
 
+TermOf = Callable[[Any], Term]
+Special = Callable[[Any, TermOf], "Term | None"]
+
+
 def region_to_terms(
     block: Any,
-    arguments: list[Term],
-    capture: Callable[[Any], Term],
+    arguments: Sequence[Term],
+    capture: TermOf,
     *,
     index_ops: tuple[str, ...] = (INDEX, "linalg.index"),
     axes: Callable[[int], Term] = T.index,
-    special: Mapping[str, Callable[[Any], Term]] | None = None,
+    special: Mapping[str, Special] | None = None,
 ) -> list[Term]:
     """The terms that `block` yields, given the terms of its arguments.
 
-    `capture(value)` gives the term of a scalar defined outside the block; `axes(dim)` the
-    term of an index op; `special` the term of an op by its name (reads). Raises NoTermForm.
+    Assertions are left out: a wrong index is an error of the caller, and nothing is read then.
+
+    Args:
+        capture: gives the term of a scalar defined outside of the block.
+        axes: gives the term of an index op by its dimension.
+        special: by the name of an op: gives its term (a read, say) from the op and the terms of
+            values; None where it is like any other of its name.
+
+    Raises:
+        NoTermForm: terms cannot say what the block computes.
     """
     env: dict[Any, Term] = dict(zip(block.arguments, arguments, strict=True))
+    special = special or {}
 
     def term_of(value: Any) -> Term:
         if value not in env:
@@ -118,16 +133,18 @@ def region_to_terms(
 
     for op in block.operations:
         operation = op.operation
-        if operation.name in (YIELD, "linalg.yield", "tm_tensor.yield"):
+        name = operation.name
+        if name in YIELDS:
             return [term_of(v) for v in operation.operands]
-        if special and operation.name in special:
-            env[operation.results[0]] = special[operation.name](op)
-        elif operation.name in index_ops:
-            env[operation.results[0]] = axes(operation.attributes["dim"].value)
-        else:
+        if name == "cf.assert":
+            continue
+        if name in index_ops:
+            found = axes(operation.attributes["dim"].value)
+        elif name not in special or (found := special[name](op, term_of)) is None:
             if len(operation.results) != 1:
-                raise NoTermForm(f"'{operation.name}' does not give one scalar")
-            env[operation.results[0]] = op_to_term(op, [term_of(v) for v in operation.operands])
+                raise NoTermForm(f"'{name}' does not give one scalar")
+            found = op_to_term(op, [term_of(v) for v in operation.operands])
+        env[operation.results[0]] = found
     raise NoTermForm("the region has no yield")
 
 

@@ -32,6 +32,7 @@ from neptune_mlir.pipelines.lowering import (
 )
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import ways_of
+from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.plan import describe
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import PRECISIONS
@@ -185,8 +186,10 @@ def bundle_of(program: RaisedProgram, target: str, entry: str | None, cases: boo
 def finished(
     bundle: Any, program: RaisedProgram, families: Sequence[str], asked: Sequence[tuned.Question]
 ) -> Any:
-    """A bundle with the data of its constants; and what measurements decided, by what was asked of
-    the tuning table."""
+    """A bundle with the data of its constants, and what else it says of its origin: this compiler
+    and the packages that it uses; and what measurements decided, by what was asked of the tuning
+    table. (Nothing of the machine or the time: the same program makes the same bundle.)"""
+    bundle.facts["provenance"]["tools"] = cache.compiler_versions()
     findings = [f for f in map(program.finding, families) if f]
     taken = [q.entry.as_json() for q in asked if q.entry] + [f.as_json() for f in findings]
     if taken:

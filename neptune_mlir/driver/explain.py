@@ -284,7 +284,7 @@ class _Writer:
             return
         block = region.blocks[0]
         axes = [T.index(k) for k in range(len(names))]
-        special = {READ: lambda op: read_access(op, self.values)}
+        special = {READ: lambda op, _: read_access(op, self.values)}
         (condition,) = region_to_terms(block, axes, self.capture, special=special)
         self.masks[operation] = condition
         self.line(depth, f"where  {_show(condition, names)}", operation)

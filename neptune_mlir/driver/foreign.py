@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.driver import torch_mlir_opt
+from neptune_mlir.driver import torch_mlir_opt, torch_views
 from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
 
@@ -24,8 +24,7 @@ STABLEHLO = (
     "inline,symbol-dce,canonicalize,stablehlo-legalize-to-linalg,stablehlo-convert-to-signless,"
     "canonicalize,cse"
 )
-FROM_TORCH = "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}"
-ONNX = f"torch-onnx-to-torch-backend-pipeline,{FROM_TORCH}"
+ONNX = "torch-onnx-to-torch-backend-pipeline"
 # control flow, what reads tensors of no element, and what has no conversion, are written in other
 # ways first
 _ODD = re.compile(
@@ -33,6 +32,7 @@ _ODD = re.compile(
     r"|\bchlo\.top_k\b"
     r"|\btensor<(\d+x)*0x"
 )
+_LENGTH = re.compile(r"vtensor<\[[\d,]*\?")
 ONNX_TO_TORCH = "func.func(convert-torch-onnx-to-torch)"
 DEPTH = 4  # how often operators may be replaced by their definitions, which have such, too
 
@@ -159,7 +159,8 @@ def from_onnx(path: Path) -> str:
     for _ in range(DEPTH):
         text = _imported(model, path)
         try:
-            text = torch_mlir_opt.lower(text, ONNX, str(path), located=True)
+            lengths = bool(_LENGTH.search(text))
+            text = torch_views.to_linalg(text, ONNX, str(path), lengths=lengths)
             return straightened(text, str(path)) if "scf.for" in text else text
         except InputError as error:
             problem = problem or error  # that of the model as it was given

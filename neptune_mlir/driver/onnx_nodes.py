@@ -24,10 +24,12 @@ from onnx import (
 )
 
 from neptune_mlir.driver.onnx_folding import folded
+from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
 from neptune_mlir.errors import InputError
 
 RUNTIME = "com.microsoft"  # ONNX Runtime's own operators
 OLDEST = 13  # the operator set from which axes mean what they mean now (Softmax)
+PAIRS = 1 << 16  # of elements and updates of a row that a scatter compares
 _DEFINITIONS = ("function", "context_dependent_function")
 _WIDE = {TensorProto.FLOAT16, TensorProto.BFLOAT16}  # norms are computed in float32
 
@@ -137,11 +139,16 @@ class _Nodes:
     Args:
         types: element type and extents (None: not known) of values.
         version: of the operator set.
+        lengths: names of extents that are not known, "" where they have none.
     """
 
-    def __init__(self, types: dict[str, tuple[int, list[int | None]]], version: int):
+    def __init__(
+        self, types: dict[str, tuple[int, list[int | None]]], version: int,
+        lengths: dict[str, list[str]],
+    ):  # fmt: skip
         self.types = types
         self.version = version
+        self.lengths = lengths
         self.nodes: list[NodeProto] = []
         self.place = ""
         self._count = 0
@@ -166,11 +173,21 @@ class _Nodes:
     def shape(self, name: str) -> list[int | None]:
         return self.types[name][1]
 
+    def is_alike(self, axis: int, *names: str) -> bool:
+        """Whether values have the same extent along an axis."""
+        known = {self.shape(name)[axis] for name in names}
+        lengths = {self.lengths.get(name, {axis: ""})[axis] for name in names}
+        return len(known) == 1 and (None not in known or (len(lengths) == 1 and "" not in lengths))
+
+    def reduced(self, kind: str, name: str, axis: int, keep: bool = False) -> str:
+        """`kind`: Sum, Mean, Max or Min."""
+        if self.version < 18 and kind != "Sum":
+            return self.op(f"Reduce{kind}", name, axes=[axis], keepdims=int(keep))
+        return self.op(f"Reduce{kind}", name, self.constant([axis]), keepdims=int(keep))
+
     def mean(self, name: str) -> str:
         """Along the last axis, which stays."""
-        if self.version < 18:
-            return self.op("ReduceMean", name, axes=[-1], keepdims=1)
-        return self.op("ReduceMean", name, self.constant([-1]), keepdims=1)
+        return self.reduced("Mean", name, -1, keep=True)
 
     def part(self, name: str, first: int, stop: int) -> str:
         """Elements along the last axis."""
@@ -188,7 +205,7 @@ def simplified(model: ModelProto) -> ModelProto:
     """The model with every node that `_WAYS` has written out as plain nodes."""
     if not any((n.domain, n.op_type) in _WAYS for n in model.graph.node):
         return model
-    writer = _Nodes(_types(model), _set_version(model))
+    writer = _Nodes(_types(model), _set_version(model), _lengths(model))
     for node in model.graph.node:
         writer.place = node.name
         before = len(writer.nodes)
@@ -220,6 +237,11 @@ def _types(model: ModelProto) -> dict[str, tuple[int, list[int | None]]]:
             dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
             found.setdefault(value.name, (kind.elem_type, dims))
     return found
+
+
+def _lengths(model: ModelProto) -> dict[str, list[str]]:
+    typed = ((x.name, x.type.tensor_type) for x in (*model.graph.input, *model.graph.value_info))
+    return {name: [d.dim_param for d in kind.shape.dim] for name, kind in typed}
 
 
 def _attributes(node: NodeProto) -> dict[str, Any]:
@@ -479,39 +501,69 @@ def _einsum(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     return [made]
 
 
+# ---- reductions ----------------------------------------------------------------------------------
+
+
+def _log_sum_exp(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    """From the maximum on: torch-mlir has exponentials of float64, infinite above 709."""
+    x, *listed = [name for name in node.input if name]
+    a = _attributes(node)
+    if x not in w.types or (a.get("noop_with_empty_axes") and not listed):
+        return None
+    axes = listed or ([w.constant(a["axes"])] if "axes" in a else [])
+    if w.version < 18:
+        top = w.op("ReduceMax", x, **{n: v for n, v in a.items() if n == "axes"}, keepdims=1)
+    else:
+        top = w.op("ReduceMax", x, *axes, keepdims=1)
+    infinite = w.op("Equal", w.op("Abs", top), w.number(np.inf, x))
+    top = w.op("Where", infinite, w.number(0, x), top)
+    keep = a.get("keepdims", 1)
+    total = w.op("ReduceSum", w.op("Exp", w.op("Sub", x, top)), *axes, keepdims=keep)
+    return [w.op("Add", w.op("Log", total), top if keep else w.op("Squeeze", top, *axes))]
+
+
+# ---- scatters ------------------------------------------------------------------------------------
+
+_JOINED = {"add": ("Sum", "Add"), "max": ("Max", "Max"), "min": ("Min", "Min")}
+
+
+def _scatter(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    """Of short rows as what each element gets of all updates of its row, in parallel on every
+    target. None for others, and for products: torch-mlir's is a loop over updates."""
+    data, index, updates = node.input
+    a = _attributes(node)
+    if any(name not in w.types for name in node.input):
+        return None
+    rank = len(w.shape(data))
+    axis, reduction = a.get("axis", 0) % max(rank, 1), a.get("reduction", b"none").decode()
+    others = [k for k in range(rank) if k != axis]
+    size, count = (w.shape(name)[axis] if rank else None for name in (data, index))
+    kind = helper.tensor_dtype_to_np_dtype(w.types[data][0])
+    is_float = kind.kind == "f"
+    alike = all(w.is_alike(k, data, index) for k in others) and reduction in ("none", *_JOINED)
+    if not size or not count or size * count > PAIRS or not alike or kind.kind not in "fi":
+        return None
+    least, most = (-np.inf, np.inf) if is_float else (np.iinfo(kind).min, np.iinfo(kind).max)
+    neutral = {"max": least, "min": most}.get(reduction, 0)
+    long = w.op("Cast", index, to=TensorProto.INT64)
+    behind = w.op("Add", long, w.constant(size))
+    long = w.op("Where", w.op("Less", long, w.constant(0)), behind, long)
+    here = w.constant([axis])
+    place = w.constant(np.arange(size).reshape(size, *[1] * (rank - axis)))
+    hit = w.op("Equal", w.op("Unsqueeze", long, here), place)
+    given = w.op("Where", hit, w.op("Unsqueeze", updates, here), w.number(neutral, data))
+    if reduction != "none":
+        whole, join = _JOINED[reduction]
+        return [w.op(join, data, w.reduced(whole, given, axis + 1))]
+    hits = w.reduced("Sum", w.op("Cast", hit, to=TensorProto.INT64), axis + 1)
+    some = w.op("Greater", hits, w.constant(0))
+    return [w.op("Where", some, w.reduced("Sum", given, axis + 1), data)]
+
+
 # ---- recurrent networks --------------------------------------------------------------------------
 
-_GATES = {"RNN": 1, "GRU": 2, "LSTM": 3}  # activations of a direction
-
-
-def _both_ways(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
-    """A network that reads a sequence from its end, or from both, as one or two that read it from
-    its start. None where it does so already, and for sequences of several lengths."""
-    a = _attributes(node)
-    direction = a.pop("direction", b"forward").decode()
-    x, *others = _inputs(node, 8)
-    steps = w.shape(x)[0] if x in w.types else None
-    special = {"activation_alpha", "activation_beta", "layout"} & {k for k, v in a.items() if v}
-    if direction == "forward" or steps is None or others[3] or special:
-        return None
-    backwards = w.constant(np.arange(steps)[::-1])
-    activations, count = a.pop("activations", None), _GATES[node.op_type]
-    turns = {"reverse": [True], "bidirectional": [False, True]}[direction]
-    found: list[list[str]] = []
-    for k, turned in enumerate(turns):
-        part = [w.constant([n]) for n in (k, k + 1, 0)]
-        own = [w.op("Slice", name, *part) if name else "" for name in others]
-        data = w.op("Gather", x, backwards, axis=0) if turned else x
-        results = [f"{node.name}:{k}:{n}" for n in range(len(node.output))]
-        if activations:
-            a["activations"] = activations[k * count : (k + 1) * count]
-        w.nodes.append(helper.make_node(node.op_type, [data, *own], results, node.name, **a))
-        if turned:
-            results[0] = w.op("Gather", results[0], backwards, axis=0)
-        found.append(results)
-    axes = [1, *[0] * (len(node.output) - 1)]
-    return [w.op("Concat", *each, axis=axis)
-            for axis, each in zip(axes, zip(*found, strict=True), strict=True)]  # fmt: skip
+def _recurrent(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    return written_out(w, node.op_type, _inputs(node, 8), _attributes(node))
 
 
 _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]] = {
@@ -529,5 +581,7 @@ _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]
     (RUNTIME, "FastGelu"): _gelu,
     (RUNTIME, "QuickGelu"): _quick_gelu,
     ("", "Einsum"): _einsum,
-    **{("", name): _both_ways for name in _GATES},
+    ("", "ReduceLogSumExp"): _log_sum_exp,
+    ("", "ScatterElements"): _scatter,
+    **{("", name): _recurrent for name in ACTIVATIONS},
 }

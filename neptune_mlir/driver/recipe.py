@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from neptune_mlir.algebra.numerics.remembered import Mistaken, taken_for_granted
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
@@ -25,10 +26,12 @@ from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, gpu
 from neptune_mlir.pipelines.cases import Conditions, blocks_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
+from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.cpu import EFFORT
+from neptune_mlir.transforms.fusion import defer
 
 
 @dataclass(frozen=True)
@@ -78,17 +81,41 @@ class Recipe:
         return bundle
 
     def begun(self) -> Bundle | None:
-        """See `on_demand.Making`. Raises NeptuneError as `compile_text`."""
-        with self._at_work(), tuned.questions() as asked:
+        """See `on_demand.Making`. Raises NeptuneError as `compile_text`.
+
+        That a program stays right when it is fused is taken for granted until code generators run,
+        which takes them long enough to find out. Where it was wrong, all is made again.
+        """
+        if not hasattr(pipeline_of(self._target), "begin_tiles"):
+            return None  # it has no images for some calls
+        with self._at_work():
+            try:
+                with taken_for_granted() as judge:
+                    return self._begin(judge)
+            except Mistaken:
+                self._start_again()
+            except BaseException:
+                defer.forget()  # what was decided was perhaps not judged
+                raise
+            return self._begin(lambda: None)
+
+    def _start_again(self) -> None:
+        defer.forget()
+        self._begun.clear()
+        self._tiled.clear()
+        for name in ("_program", "_chunked"):
+            self.__dict__.pop(name, None)
+
+    def _begin(self, judge: Callable[[], None]) -> Bundle | None:
+        """`judge` is called while code generators run."""
+        with tuned.questions() as asked:
             pipeline = pipeline_of(self._target)
-            if not hasattr(pipeline, "begin_tiles"):
-                return None  # it has no images for some calls
-            chunked = None if self._chunked is None else self._taken()
+            chunked = None if self._chunked is None else self._taken(judge)
             moved = chunked is not None and moves(chunked.bundle)
             if chunked is not None and not moved and self._tiled[True].conditions:
                 if has_products(self._program, pipeline, self._target):
                     return None  # perhaps one of these moves chunks
-            plain = self._best(False, cases=not moved)
+            plain = self._best(False, judge, cases=not moved)
             bundle: Bundle = plain.bundle
             order: list[Any] = [0, *self._later(False, None)]
             if chunked is not None and self._chunked is not None:
@@ -114,13 +141,15 @@ class Recipe:
             found: Bundle | None = family.finished(case, variant, family.begin(variant))
         return None if found is None else found.with_data(self._program.constants)
 
-    def _best(self, chunks: bool, cases: bool = True) -> Best:
+    def _best(self, chunks: bool, judge: Callable[[], None], cases: bool = True) -> Best:
         """The bundle for any call. While the code generator runs, it is found which calls take
         other images, where there may be such."""
         tried: list[Tiled] = []
         pipeline = pipeline_of(self._target)
 
         def meanwhile(family: Family, plan: Plan) -> None:
+            cache.compiler_versions()  # reads all files of this compiler
+            judge()
             tried.append(self._cases(family, plan) if cases else Tiled(family, {}, {}))
 
         found = best(
@@ -129,10 +158,10 @@ class Recipe:
         self._tiled[chunks] = next(tiles for tiles in tried if tiles.family is found.family)
         return found
 
-    def _taken(self) -> Best | None:
+    def _taken(self, judge: Callable[[], None]) -> Best | None:
         """For rows of whole chunks, where the target takes that."""
         try:
-            return self._best(True)
+            return self._best(True, judge)
         except (OutOfMemory, Refused):
             return None
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Scatters of StableHLO: one update for each point of the batch is a choice by position, others are
-`tm_tensor.scatter`."""
+"""Scatters of StableHLO: one update for each point of the batch is a choice by position, slices
+that are joined are a reduction over updates, others are `tm_tensor.scatter`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ from neptune_mlir.driver.stablehlo_ops import (
 )
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.bindings import module as bindings_module
+
+PAIRS = 1 << 16  # of slices and updates that are compared: each target has these in parallel
+_NEUTRAL = {"add": 0.0, "maximum": -math.inf, "minimum": math.inf}
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,26 @@ class _Scatter:
             conditions.append(compared("LE", column, filled(shape[:last], kind, room)))
         return conjunction(conditions)
 
+    def count(self) -> int:
+        """The number of updates."""
+        return math.prod(shape_of(self.updates)[k] for k in self.points)
+
+    def pairs(self) -> int:
+        """Of updates and positions of the first dimension that is indexed."""
+        return self.count() * shape_of(self.operand)[self.indexed[0]]
+
+    def joined(self) -> str:
+        """The op that an update and the element before it are joined by, where any order of updates
+        gives the same but for rounding, else ""."""
+        first, *rest = [op.operation for op in self.body.operations]
+        name = first.name.removeprefix("stablehlo.")
+        numbers = element_of(self.operand)
+        known = isinstance(numbers, ir.FloatType) or (
+            name == "add" and isinstance(numbers, ir.IntegerType) and numbers.width > 1
+        )
+        alone = len(rest) == 1 and {*first.operands} == {*self.body.arguments}
+        return name if alone and known and name in _NEUTRAL else ""
+
     def column(self, k: int) -> Any:
         """The k-th number of each vector, one for each point."""
         shape = shape_of(self.indices)
@@ -109,6 +132,9 @@ def scatter(op: Any) -> Sequence[Any]:
     single = all(read.sizes()[d] == 1 for d in read.indexed)
     if read.one_each() and single and all(full):
         return [_by_choice(read)]
+    slices = single and all(full) and len(read.indexed) == 1 and not read.batch
+    if slices and (name := read.joined()) and read.pairs() <= PAIRS:
+        return [_by_reduction(read, name)]
     return [_by_loops(read)]
 
 
@@ -168,10 +194,34 @@ def _by_choice(s: _Scatter) -> Any:
     return select_of(conjunction(hits), of_tensors(s.body, [s.operand, updates], shape), s.operand)
 
 
+def _by_reduction(s: _Scatter, name: str) -> Any:
+    """Each slice is joined with those of all updates that are for it."""
+    shape, kind, (dim,) = shape_of(s.operand), element_of(s.operand), s.indexed
+    rest = [n for k, n in enumerate(shape) if k != dim]
+    windows = [w for w in s.windows if w is not None]
+    updates = reshape(transpose(s.updates, [*s.points, *windows]), [s.count(), *rest])
+    column = reshape(s.column(0), [s.count()])
+    whole = [shape[dim], s.count(), *rest]
+    hit = compared("EQ", spread(column, whole, [1]), positions(whole, 0, element_of(column)))
+    updates = spread(updates, whole, range(1, len(whole)))
+    given = select_of(hit, updates, filled(whole, kind, _NEUTRAL[name]))
+    result = ir.RankedTensorType.get([shape[dim], *rest], kind)
+    op = ir.Operation.create(
+        "stablehlo.reduce", results=[result], operands=[given, filled([], kind, _NEUTRAL[name])],
+        attributes={"dimensions": ir.DenseI64ArrayAttr.get([1])}, regions=1,
+    )  # fmt: skip
+    block = op.regions[0].blocks.append(*[ir.RankedTensorType.get([], kind)] * 2)
+    with ir.InsertionPoint(block):
+        joined = made(name, [*block.arguments], [], kind)
+        ir.Operation.create("stablehlo.return", operands=[joined])
+    order = [*range(1, dim + 1), 0, *range(dim + 1, len(shape))]
+    return made(name, [s.operand, transpose(op.results[0], order)], shape, kind)
+
+
 def _by_loops(s: _Scatter) -> Any:
     """Vectors of all positions, of the batch's too, and a window of each update as large as the
     operand has dimensions. A window that does not fit is moved out as a whole."""
-    count = math.prod(shape_of(s.updates)[k] for k in s.points)
+    count = s.count()
     order = [w for w in s.windows if w is not None]
     updates = reshape(transpose(s.updates, [*s.points, *order]), [count, *s.sizes()])
     kind, shape = element_of(s.indices), shape_of(s.indices)

@@ -15,15 +15,14 @@ from typing import Any
 from neptune_mlir.dialects.attributes import BUFFER
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
-from neptune_mlir.driver import torch_mlir_opt
-from neptune_mlir.driver.foreign import FROM_TORCH
+from neptune_mlir.driver import torch_mlir_opt, torch_views
 from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.frontend import torch_graph
 from neptune_mlir.ir.bindings import TORCH_MLIR, ir
 
-LOWER = (
+TO_TORCH = (
     "func.func(torch-match-quantized-custom-ops),"
-    f"torchdynamo-export-to-torch-backend-pipeline{{extra-library=}},{FROM_TORCH}"
+    "torchdynamo-export-to-torch-backend-pipeline{extra-library=}"
 )
 
 
@@ -76,7 +75,7 @@ def from_torch(
     _locate(imported)
     bytecode = io.BytesIO()
     imported.operation.write_bytecode(bytecode)
-    text = _lowered(torch, exported.graph, bytecode.getvalue())
+    text = _lowered(torch, exported, bytecode.getvalue())
     module = parse(text, source="<torch>")
     _name_results(module, exported, name)
     if raised:
@@ -108,10 +107,12 @@ def _locate(imported: Any) -> None:
         imported.operation.walk(visit)
 
 
-def _lowered(torch: Any, graph: Any, program: bytes) -> str:
+def _lowered(torch: Any, exported: Any, program: bytes) -> str:
     """A program after torch-mlir. What that refuses is an error at the line that asked for it."""
+    graph = exported.graph
     try:
-        return torch_mlir_opt.lower(program, LOWER, "<torch>", located=True)
+        lengths = bool(exported.range_constraints)
+        return torch_views.to_linalg(program, TO_TORCH, "<torch>", lengths=lengths)
     except InputError as error:
         place, says, said = error.message.partition(": error: ")
         if not says:  # it died

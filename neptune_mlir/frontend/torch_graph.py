@@ -32,7 +32,15 @@ def prepare(torch: Any, exported: Any) -> Any:
     _list_results_alone(torch, exported)
     _Uniform(torch, exported.graph).fold()
     _keep_one_line(exported.graph)
+    _hold_all_buffers(exported)
     return exported
+
+
+def _hold_all_buffers(exported: Any) -> None:
+    """Buffers that are not persistent are among the constants, where torch-mlir does not look."""
+    for name in exported.graph_signature.inputs_to_buffers.values():
+        if name not in exported.state_dict:
+            exported.state_dict[name] = exported.constants[name]
 
 
 def _keep_one_line(graph: Any) -> None:

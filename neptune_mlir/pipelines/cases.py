@@ -542,7 +542,7 @@ def _places(tiles: Expression) -> Expression:
 
 def _programs(plan: Plan) -> Expression:
     """Those of a program of one kernel, which others may look at masks for before."""
-    return _product(plan.launches[-1].grid)
+    return _product(plan.launches[-1].grid) if plan.launches else 0
 
 
 def _visits(tiles: Expression, plan: Plan) -> Expression:

@@ -12,10 +12,13 @@ What follows is the target's own: pipelines/cpu.py and its siblings.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.pipelines import legal, runner
 from neptune_mlir.pipelines.runner import Step
 
 LIFT = (Step("lift-constants"),)
@@ -60,6 +63,23 @@ def to_tiles(bytes_: bool) -> tuple[Step, ...]:
     some = ("widen-factors", "float8-bits")
     options = {"products": True}
     return tuple(Step(s.name, options) if bytes_ and s.name in some else s for s in TO_TILES)
+
+
+def run(module: Any, steps: Sequence[Step], done: Collection[str] = ()) -> None:
+    """Run the steps on a module that has been through `done`, and verify what they leave in the
+    end. What others wrote, passes and scripts, is verified where it ends; NEPTUNE_VERIFY: each.
+
+    Raises:
+        LoweringError: a step failed, or the program has something that it cannot lower.
+    """
+    if not steps:
+        return
+    instruments = runner.Instruments(verify=legal.is_asked() or runner.is_of_others)
+    runner.run(module, steps, instruments=instruments, done=done)
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise LoweringError(f"'{steps[-1]}' left IR that does not verify: {error}") from None
 
 
 # What was begun in this compilation, by the chip and the text of a tile program. Ways that are

@@ -12,7 +12,8 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.pipelines import common, runner
-from neptune_mlir.pipelines.gpu import Begun, run
+from neptune_mlir.pipelines.common import run
+from neptune_mlir.pipelines.gpu import Begun
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime import workers

@@ -15,7 +15,7 @@ from neptune_mlir.codegen.gpu.host import GpuHost, KernelFacts
 from neptune_mlir.dialects.attributes import PLAN
 from neptune_mlir.errors import LoweringError, ToolError
 from neptune_mlir.ir.bindings import ir, llvm
-from neptune_mlir.pipelines import common, legal, runner
+from neptune_mlir.pipelines import common, runner
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
@@ -223,25 +223,12 @@ def to_llvm_dialect(conversion: str) -> tuple[Step, ...]:
     return (Step("math-to-gpu"), Step("lower-affine"), *kernels)
 
 
-def run(module: Any, steps: Sequence[Step]) -> None:
-    """Run the steps and verify what they leave in the end; NEPTUNE_VERIFY: after each.
-
-    Raises:
-        LoweringError: a step failed, or the program has something that it cannot lower.
-    """
-    runner.run(module, steps, instruments=runner.Instruments(verify=legal.is_asked()))
-    try:
-        module.operation.verify()
-    except ir.MLIRError as error:
-        raise LoweringError(f"'{steps[-1]}' left IR that does not verify: {error}") from None
-
-
 def sketch(module: Any, chip: str, entry: str | None) -> Plan:
     """The launch plan of tile IR but for what only code generation knows: which kernels, in which
     order, and how many programs each has."""
     copy = module.operation.clone()
     with copy.context, ir.Location.unknown():
-        run(copy, (*CLEAN, *MERGE, *outline_rest(chip)))
+        common.run(copy, (*CLEAN, *MERGE, *outline_rest(chip)))
         host = GpuHost.find(copy, entry or "")
         host.read()
         return host.plan()

@@ -24,7 +24,7 @@ from neptune_mlir.dialects.op_names import CORRECT, MAP, PRIVATE, REDUCE, STREAM
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
-from neptune_mlir.pipelines import common, legal, runner
+from neptune_mlir.pipelines import common, legal
 from neptune_mlir.pipelines.cases import (
     PLAIN_TILES,
     Case,
@@ -112,7 +112,7 @@ class Lowering:
 
     def run(self, steps: Sequence[Step]) -> None:
         with registry.collect_remarks() as remarks:
-            runner.run(self.module, tuple(steps), done=self.done)
+            common.run(self.module, tuple(steps), self.done)
         self.done = (*self.done, *(step.name for step in steps))
         self.keep(remarks)
 
@@ -306,12 +306,14 @@ class RaisedProgram:
         for way in ways:
             if own.get(way.needs, 1) == 0 or (way.schedule and (schedule or self.schedule)):
                 continue
+            if way.applies is not None and not self._applies(way, target, schedule, merged):
+                continue
             lowering = self.by(target, way, level, schedule or way.schedule, merged)
             if level != "tile":
                 yield lowering
                 continue
             with registry.collect_remarks() as remarks:
-                runner.run(lowering.module, way.steps)
+                common.run(lowering.module, way.steps)
                 taken = way.suits(lowering.module)
             if taken:
                 lowering.keep([*refused, *remarks])
@@ -393,23 +395,10 @@ class RaisedProgram:
         of this name, if one is named; `merged`: with two axes of rows as one."""
         if level == "neptune":
             return self._raised.copy()
+        rule, chosen, fused = self._begun(target, way, schedule, merged)
         # a schedule that somebody chose keeps its own tile sizes
-        knobs = {} if self.schedule else way.knobs
-        adapts = "programs:" in knobs.get("private", "")
-        found = self.finding(target)
-        # what is computed ahead is rounded to the type of its partner
-        ahead = "ahead" in knobs and library.knob_values(self.knobs).get("narrow", 1) != 0
-        rule = self.schedule or (found.schedule if found else "") or schedules.choose(
-            self._raised.module, parallelism(target), adapts, "apart" in knobs, ahead,
-        )  # fmt: skip
-        chosen = schedule or rule
-        key = chosen, merged, target
-        if key not in self._fused:
-            raised = self._merged[0] if merged else self._raised
-            self._fused[key] = raised.copy()
-            name_chip(self._fused[key].module, target)
-            self._fused[key].fuse(chosen)
-        lowering = self._fused[key].copy()
+        knobs, found = {} if self.schedule else way.knobs, self.finding(target)
+        lowering = fused.copy()
         lowering.way = way
         values = knobs.get(chosen, "")
         if found and self.schedule:
@@ -432,6 +421,35 @@ class RaisedProgram:
         if level == "tile":
             lowering.to_tiles()
         return lowering
+
+    def _applies(self, way: Way, target: str, schedule: str, merged: bool) -> bool:
+        """Whether a way is for the program: a schedule that somebody chose has ways for all."""
+        if self.schedule or way.applies is None:
+            return way.applies is None
+        _, chosen, fused = self._begun(target, way, schedule or way.schedule, merged)
+        return chosen in way.knobs and way.applies(fused.module)
+
+    def _begun(
+        self, target: str, way: Way, schedule: str, merged: bool
+    ) -> tuple[str, str, Lowering]:
+        """The schedule by the rule, the one that is taken (as of `by`), and what this makes of the
+        program whatever its numbers are."""
+        knobs = {} if self.schedule else way.knobs
+        adapts = "programs:" in knobs.get("private", "")
+        found = self.finding(target)
+        # what is computed ahead is rounded to the type of its partner
+        ahead = "ahead" in knobs and library.knob_values(self.knobs).get("narrow", 1) != 0
+        rule = self.schedule or (found.schedule if found else "") or schedules.choose(
+            self._raised.module, parallelism(target), adapts, "apart" in knobs, ahead,
+        )  # fmt: skip
+        chosen = schedule or rule
+        key = chosen, merged, target
+        if key not in self._fused:
+            raised = self._merged[0] if merged else self._raised
+            self._fused[key] = raised.copy()
+            name_chip(self._fused[key].module, target)
+            self._fused[key].fuse(chosen)
+        return rule, chosen, self._fused[key]
 
 
 def fixed(schedule: str) -> Step:
@@ -467,14 +485,9 @@ def steps_to_tiles(lowering: Lowering) -> list[Step]:
 
 
 def provenance(text: str, source: str) -> dict[str, Any]:
-    """What a bundle says of its origin: the program, this compiler and the packages it uses.
-
-    (Nothing of the machine or the time: the same program makes the same bundle.)
-    """
-    return {
-        "source": {"name": os.path.basename(source), "text": cache.without_lines(text)},
-        "tools": cache.compiler_versions(),
-    }
+    """What a bundle says of its origin: the program. (`driver.compiler.finished` adds this compiler
+    and the packages it uses.)"""
+    return {"source": {"name": os.path.basename(source), "text": cache.without_lines(text)}}
 
 
 def parallelism(target: str) -> int:

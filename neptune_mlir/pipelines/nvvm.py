@@ -11,7 +11,7 @@ from neptune_mlir.codegen.gpu.host import facts_of
 from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas, sass
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines import gpu, runner
+from neptune_mlir.pipelines import common, gpu, runner
 from neptune_mlir.pipelines.cases import NO_PRODUCTS
 from neptune_mlir.pipelines.gpu import Begun, Compiled
 from neptune_mlir.pipelines.runner import Step
@@ -22,6 +22,7 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms.hopper.specialize_warps import suits
+from neptune_mlir.transforms.schedule.join_streams import are_faster_joined
 from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
 
 
@@ -106,7 +107,8 @@ def ways(target: str) -> tuple[Way, ...]:
     groups_alone = Way(
         specialised, steps, suits, few=few, cut=cut, needs="warp_groups", multiplies_bytes=True
     )
-    return (groups_alone, *portable, Way.unfused(shared))
+    joined = replace(groups_alone.bound("streamed", "joined:1"), applies=are_faster_joined)
+    return (joined, groups_alone, *portable, Way.unfused(shared))
 
 
 def compile_tiles(
@@ -138,7 +140,7 @@ def begin_tiles(
 
 def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
     with module.context, ir.Location.unknown():
-        gpu.run(module, to_kernels(chip, entry))
+        common.run(module, to_kernels(chip, entry))
         kernels, plan = facts_of(module), gpu.plan_of(module)
         text = to_llvm(module)
     context = module.context  # what waits below keeps no module alive
@@ -191,7 +193,7 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
     """A function in tile IR at a lower level, as text (changes `module`)."""
     chip = nvidia(target)
     with module.context, ir.Location.unknown():
-        gpu.run(module, to_kernels(chip, entry or ""))
+        common.run(module, to_kernels(chip, entry or ""))
         if level == "target":
             return str(module)
         text = to_llvm(module)
@@ -231,7 +233,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
 
 def to_llvm(module: Any) -> str:
     """Lower the `gpu.module` in place and translate it to LLVM IR text."""
-    gpu.run(module, gpu.to_llvm_dialect(CONVERSION))
+    common.run(module, gpu.to_llvm_dialect(CONVERSION))
     kernels = gpu.kernels_of(module)
     _keep_constants_in_place(kernels)
     return gpu.translate(kernels)

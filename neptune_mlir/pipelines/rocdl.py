@@ -11,7 +11,7 @@ from neptune_mlir.codegen.amd import amdgcn, hsaco
 from neptune_mlir.codegen.gpu.host import facts_of
 from neptune_mlir.errors import OutOfMemory, ToolError
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines import gpu, runner
+from neptune_mlir.pipelines import common, gpu, runner
 from neptune_mlir.pipelines.gpu import Compiled
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
@@ -67,7 +67,7 @@ def _fits(chip: AmdTarget, module: Any) -> bool:
         with module.context, ir.Location.unknown(), registry.collect_remarks():
             for entry in entries:
                 trial = module.operation.clone()
-                gpu.run(trial, to_kernels(chip, entry))
+                common.run(trial, to_kernels(chip, entry))
     except OutOfMemory as error:
         with ir.Location.unknown(module.context):
             remark(ir.Location.current, f"smaller tiles: {error.message}")
@@ -101,7 +101,7 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
     """A function in tile IR at a lower level, as text (changes `module`)."""
     chip = amd(target)
     with module.context, ir.Location.unknown():
-        gpu.run(module, to_kernels(chip, entry or ""))
+        common.run(module, to_kernels(chip, entry or ""))
         if level == "target":
             return str(module)
         text = to_llvm(module, chip)
@@ -110,7 +110,7 @@ def emit_tiles(module: Any, level: str, entry: str | None = None, target: str = 
 
 def _compile_one(module: Any, chip: AmdTarget, entry: str) -> Compiled:
     with module.context, ir.Location.unknown():
-        gpu.run(module, to_kernels(chip, entry))
+        common.run(module, to_kernels(chip, entry))
         kernels, plan = facts_of(module), gpu.plan_of(module)
         text = to_llvm(module, chip)
     if dump := runner.StageDump.from_environment():
@@ -192,5 +192,5 @@ def _conversion(chip: AmdTarget) -> str:
 
 def to_llvm(module: Any, chip: AmdTarget) -> str:
     """Lower the `gpu.module` in place and translate it to LLVM IR text."""
-    gpu.run(module, gpu.to_llvm_dialect(_conversion(chip)))
+    common.run(module, gpu.to_llvm_dialect(_conversion(chip)))
     return gpu.translate(gpu.kernels_of(module))

@@ -7,7 +7,8 @@ A pipeline is data: a sequence of `Step`s, or the same as text,
 
 MLIR gives Python passes no textual name, so the text is split here at its top level: an element
 that names one of our passes is added as a Python pass, everything else goes upstream as text.
-Every step leaves verified IR, or the run stops with a located error. What upstream's pass manager
+Every step leaves verified IR, or the run stops with a located error (compilations verify where
+a level ends: `common.run`). What upstream's pass manager
 can show of a run (IR, times, statistics) is asked for with `Instruments`.
 """
 
@@ -141,14 +142,14 @@ class Instruments:
     """What upstream's pass manager shows of a run, on stderr.
 
     Attributes:
-        verify: check the IR after every pass.
+        verify: check the IR after every pass, or after those of a name for which it is true.
         before, after: names of the passes before and after which the IR is printed, or ALL.
         printing: further arguments of `PassManager.enable_ir_printing`.
         timing: print how long each pass took.
         statistics: a `PassDisplayMode`: print the statistics of the passes.
     """
 
-    verify: bool = True
+    verify: bool | Callable[[str], bool] = True
     before: Collection[str] = ()
     after: Collection[str] = ()
     printing: Mapping[str, Any] = field(default_factory=dict)
@@ -157,7 +158,8 @@ class Instruments:
 
     def attach(self, manager: Any, name: str) -> None:
         """Instrument a pass manager; `name` is its only pass, or ALL where it has several."""
-        manager.enable_verifier(self.verify)
+        verify = self.verify
+        manager.enable_verifier(verify if isinstance(verify, bool) else verify(name))
         before, after = ({name, ALL} & set(names) for names in (self.before, self.after))
         if before or after:
             manager.enable_ir_printing(
@@ -332,6 +334,11 @@ def _callback(
             external.signal_pass_failure()
 
     return call
+
+
+def is_of_others(name: str) -> bool:
+    """Whether a pass, or a script that it runs, may be a user's."""
+    return name == "apply-schedule" or (_is_ours(name) and name not in registry.built_in())
 
 
 def _is_ours(name: str) -> bool:

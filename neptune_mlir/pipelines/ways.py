@@ -18,6 +18,7 @@ class Way:
         knobs: bindings of shipped schedules, by the schedule's name.
         steps: passes on the tile program that belong to this way.
         suits: whether this way is for a tile program, by what they left; it changes nothing.
+        applies: the same, asked of what a schedule makes of a program whatever its numbers are.
         few: further knobs, by schedule, for launches of few programs, which make more of them; the
             second for those with short streams.
         cut: ways of cutting streams into chunks for calls with few rows, the best first; none: they
@@ -38,6 +39,7 @@ class Way:
     knobs: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
     suits: Callable[[Any], bool] = lambda module: True
+    applies: Callable[[Any], bool] | None = None
     multiplies_bytes: bool = False
     spills: bool = True
     few: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.loader import compile_text
-from neptune_mlir.runtime.plan import Launch, Plan
+from neptune_mlir.runtime.plan import NUMBERS, Launch, Plan
 
 # scalars that are no integers: the type for LLVM, and how they stand in a word
 _SCALARS = {"f32": ("float", "<fxxxx"), "f64": ("double", "<d")}
@@ -25,12 +25,12 @@ _SCALARS = {"f32": ("float", "<fxxxx"), "f64": ("double", "<d")}
 
 def word(dtype: str, value: Any) -> int:
     """A scalar as a word of the record. Raises ArgumentError."""
+    if dtype not in NUMBERS:
+        raise ArgumentError(f"scalars of type {dtype} cannot be passed", hint="use f32")
     if dtype in _SCALARS:
         raw = struct.pack(_SCALARS[dtype][1], value)
         return int(struct.unpack("<q", raw)[0])
-    if dtype == "index" or dtype.startswith("i"):
-        return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
-    raise ArgumentError(f"scalars of type {dtype} cannot be passed", hint="use f32")
+    return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class CallRecord:

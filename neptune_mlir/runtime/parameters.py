@@ -17,6 +17,7 @@ from neptune_mlir.runtime.cuda import map_room
 from neptune_mlir.runtime.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
+from neptune_mlir.runtime.plan import GPU_NUMBERS
 from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
 
 PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
@@ -166,12 +167,12 @@ _C_TYPES: dict[str, Any] = {
 
 def c_scalar(dtype: str, value: Any) -> Any:
     """A number as a kernel takes it. Raises ArgumentError."""
+    if dtype not in GPU_NUMBERS:
+        raise ArgumentError(f"scalars of type {dtype} cannot be passed", hint="use f32")
     if dtype == "index":
         if not -(1 << 31) <= value < 1 << 31:
             raise ArgumentError(f"a size or position of {value} does not fit 32 bits")
         return ctypes.c_int32(value)
     if dtype == "f16":
         return ctypes.c_uint16(*struct.unpack("<H", struct.pack("<e", value)))
-    if dtype not in _C_TYPES:
-        raise ArgumentError(f"scalars of type {dtype} cannot be passed", hint="use f32")
     return _C_TYPES[dtype](value)

@@ -25,6 +25,10 @@ from typing import Any
 
 Expression = Any  # int | float | list
 
+# The types of numbers that kernels take from their host, and those that GPUs' kernels take.
+NUMBERS = ("index", "i1", "i8", "i16", "i32", "i64", "f32", "f64")
+GPU_NUMBERS = (*NUMBERS, "f16")
+
 
 @dataclass(frozen=True)
 class Argument:

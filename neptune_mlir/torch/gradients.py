@@ -51,12 +51,14 @@ def backward_of(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
     mods: str, scale: float, is_causal: bool, with_lse: bool, needs: Sequence[bool],
 ) -> BackwardKernel:  # fmt: skip
-    """The kernel for tensors like these, with or without a cotangent of the log-sum-exp.
+    """The kernel for tensors like these, with or without a cotangent of the log-sum-exp. Its bits
+    are the same in every run where torch asks for that (`torch.use_deterministic_algorithms`).
 
     Raises:
         NeptuneError: the program has no derivative, or the kernel cannot be compiled.
     """
-    key = (*op.key_of(q, k, v, attn_mask, mods, scale, is_causal), with_lse, *needs)
+    same = q.device.type != "cpu" and torch.are_deterministic_algorithms_enabled()
+    key = (*op.key_of(q, k, v, attn_mask, mods, scale, is_causal), with_lse, same, *needs)
     if key not in _backwards:
         program = op.program_of(q, k, v, attn_mask, mods, scale, is_causal, with_lse)
         wanted = op.mods_named(mods).inputs_of(needs[4:])
@@ -70,7 +72,9 @@ def backward_of(
                 "the gradient needs more than a log-sum-exp a row",
                 hint="write the score so that a softmax's maximum is free",
             )
-        kernel = op.compile(program, target=op.target_of(q.device))
+        # else programs may add to a result in any order
+        knobs: dict[str, Any] = {"knobs": {"joined": 0}} if same else {}
+        kernel = op.compile(program, target=op.target_of(q.device), **knobs)
         inputs = program.inputs.items()
         takes = {n: _TYPES[x.dtype] for n, x in inputs if isinstance(x, Tensor)}
         _backwards[key] = BackwardKernel(kernel, tuple(of), takes)

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.algebra.numerics.accuracy import LARGEST
+from neptune_mlir.algebra.numerics.floats import LARGEST
 from neptune_mlir.frontend import notation as N
 
 ROWS, LENGTH, WIDTH = 5, 37, 3  # 37: nine tiles of 4 and a ragged one

@@ -15,6 +15,7 @@ from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.numerics import accept
 from neptune_mlir.driver import compiler
 from neptune_mlir.transforms.fusion import defer, inline_maps
+from neptune_mlir.transforms.fusion.written import Written
 
 HEAD = """#m = affine_map<(i, j) -> (i, j)>
 #r = affine_map<(i, j) -> (i)>
@@ -60,6 +61,17 @@ def norms(n: int) -> str:
     for i in range(n):
         body += row_sum(f"s{i}", [f"x{i}"], ["%y = arith.mulf %a0, %a0 : f32"])
         lines = ["%t = math.tanh %a0 : f32", "%y = arith.divf %t, %a1 : f32"]
+        body += elementwise(f"x{i + 1}", [f"x{i}", f"s{i}"], lines)
+    return f"{HEAD}{body}  return %x{n} : tensor<32x64xf32>\n}}"
+
+
+def scaled(n: int) -> str:
+    """Norms whose factors move behind the sums of the norms that follow."""
+    body = ""
+    for i in range(n):
+        body += row_sum(f"s{i}", [f"x{i}"], ["%y = arith.mulf %a0, %a0 : f32"])
+        lines = ["%w = arith.addf %a1, %c : f32", "%r = math.rsqrt %w : f32"]
+        lines += ["%y = arith.mulf %a0, %r : f32"]
         body += elementwise(f"x{i + 1}", [f"x{i}", f"s{i}"], lines)
     return f"{HEAD}{body}  return %x{n} : tensor<32x64xf32>\n}}"
 
@@ -144,6 +156,15 @@ def test_growth(program, size, target):
     first = calls(lambda: lower(size))
     # (of a longer program fewer inputs are drawn again)
     assert calls(lambda: lower(3 * size), 5.5 * first) > first / 2
+
+
+def test_what_was_written_is_spelled_once(monkeypatch):
+    """The factors of a norm are those of all norms before it, each of which has them, too."""
+    spelled = []
+    spell = Written._now
+    monkeypatch.setattr(Written, "_now", lambda *given: spelled.append(1) or spell(*given))
+    compiler.lower_text(scaled(24), "scaled", "cpu", None, "fused")
+    assert 24 < len(spelled) < 300  # twice as many with each norm: 1310, and 28 norms 66595
 
 
 def test_long_chains_are_cut():

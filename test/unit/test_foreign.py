@@ -6,7 +6,7 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir.cli.main import main
-from neptune_mlir.driver import foreign, torch_mlir_opt
+from neptune_mlir.driver import foreign, torch_mlir_opt, torch_views
 from neptune_mlir.errors import InputError, ToolError
 
 pytest.importorskip("torch_mlir")
@@ -111,18 +111,18 @@ func.func @f(%x: !torch.vtensor<[3],f32>) -> !torch.vtensor<[3],f32> {
 
 def test_what_torch_mlir_cannot_lower_is_an_error_of_the_program(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"f\.mlir:4:8: .*torch-mlir cannot lower 'torch\.op'"):
-        torch_mlir_opt.lower(UNKNOWN, foreign.FROM_TORCH, "f.mlir")
+        torch_mlir_opt.lower(UNKNOWN, torch_views.TO_LINALG, "f.mlir")
     dies = tmp_path / "opt"
     dies.write_text("#!/bin/sh\nkill -FPE $$\n")
     dies.chmod(0o755)
     monkeypatch.setattr(torch_mlir_opt, "_executable", lambda: dies)
     with pytest.raises(InputError, match="torch-mlir died of SIGFPE") as caught:
-        torch_mlir_opt.lower(UNKNOWN, foreign.FROM_TORCH, "f.mlir")
+        torch_mlir_opt.lower(UNKNOWN, torch_views.TO_LINALG, "f.mlir")
     assert caught.value.loc == "f.mlir"
     monkeypatch.undo()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ToolError, match="needs torch-mlir"):
-        torch_mlir_opt.lower(UNKNOWN, foreign.FROM_TORCH, "f.mlir")
+        torch_mlir_opt.lower(UNKNOWN, torch_views.TO_LINALG, "f.mlir")
 
 
 def test_onnx(tmp_path):

@@ -12,11 +12,19 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir import ops
+from neptune_mlir.algebra.numerics import whole
+from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import compile_text
+from neptune_mlir.driver.family import Family
 from neptune_mlir.driver.kernel import Source
+from neptune_mlir.driver.on_demand import Asked
 from neptune_mlir.driver.recipe import Recipe
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.frontend import notation as N
 from neptune_mlir.runtime import cache
+from neptune_mlir.targets import tuned
+from neptune_mlir.targets.cpu import EFFORT
+from neptune_mlir.transforms.fusion import defer
 
 TEXT = Source.of(ops.softmax()).text
 LENGTHS = (5, 300, 5000)  # calls of three kinds
@@ -32,9 +40,7 @@ def empty_cache(monkeypatch, tmp_path):
 def made(monkeypatch):
     """The images that were compiled after the first."""
     found, make = [], Recipe.made
-    monkeypatch.setattr(
-        Recipe, "made", lambda *given: found.append(given[1].case) or make(*given)
-    )
+    monkeypatch.setattr(Recipe, "made", lambda *given: found.append(given[1].case) or make(*given))
     return found
 
 
@@ -145,3 +151,42 @@ def test_a_damaged_image_is_made_again(made, empty_cache):
             path.write_bytes(path.read_bytes()[:-1])
     run(neptune_mlir.compile(TEXT), 5)
     assert len(made) == 2
+
+
+def spread_of(few):
+    """A variance. Of weights of which a mask leaves `few`, one is 0 to the last bit, and fused it
+    would be noise."""
+    p = N.Program("spread")
+    i, j = p.axis("i", 5), p.axis("j", 37)
+    x, keep = p.input("x", i, j)[i, j], p.input("w", i, j, dtype="i1")[i, j] if few else True
+    e = N.exp(x * 2.0 - N.max(x, j)) if few else x
+    count = N.cast(N.sum(N.cast(keep, "i64"), j), "f32") if few else 37.0
+    kept = (lambda y: N.where(keep, y, 0.0)) if few else lambda y: y
+    d = e - N.sum(kept(e), j) / count
+    p.output(N.sum(kept(d * d), j) / count, i)
+    return p
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_whole_programs_are_judged_while_code_is_generated(monkeypatch, small_tiles, few):
+    """And where the verdict is another one than was taken for granted, all is made again."""
+    text, said = Source.of(spread_of(few)).text, []
+    judge, begin = whole._wrong_values, Family.begin
+
+    def judged(*given):
+        said.append(judge(*given))
+        return said[-1]
+
+    defer.forget()
+    monkeypatch.setenv(verdicts.ENVIRONMENT, "none")
+    monkeypatch.setattr(whole, "_wrong_values", judged)
+    monkeypatch.setattr(Family, "begin", lambda *given: said.append("begun") or begin(*given))
+    asked = Asked(text, "<program>", "cpu", None, "", None, tuned.current(), EFFORT.get())
+    bundle = Recipe(asked).begun()
+    assert said[0] == "begun" and said.count("begun") == (2 if few else 1)
+    assert bool(said[1]) == few
+    monkeypatch.setattr(whole, "_wrong_values", judge)
+    defer.forget()
+    assert (
+        images(bundle)["any"] == images(compile_text(text, "<program>", "cpu", None, None))["any"]
+    )

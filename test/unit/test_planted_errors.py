@@ -87,3 +87,19 @@ def test_planted(right, wrong, dtype):
              if any(word in c.name for word in HURT)]  # fmt: skip
     assert failures(planted, cases, 1)
     assert not failures(programs_of(as_written), cases[:3])
+
+
+def guarded_log_sum_exp(x, m, j):  # inf where the row has one, as in torch
+    top = N.max(x, j)
+    from_top = N.where(abs(top) > 3e38, 0.0, top)
+    return from_top + N.log(N.sum(N.exp(x - from_top), j))
+
+
+def test_infinities_that_a_program_defines():
+    """A NaN in place of one was taken for the luck of a rounding that overflows."""
+    as_written = Source.of(program(guarded_log_sum_exp)).text
+    planted = programs_of(as_written, bundle=compiled(Source.of(program(log_sum_exp)).text))
+    cases = [c for c in cases_of(planted, [(5, 37), (5, 37)], ["x", "m"])
+             if c.name.startswith("x: one +inf")]  # fmt: skip
+    assert len(failures(planted, cases)) == len(cases) > 0
+    assert not failures(programs_of(as_written), cases)

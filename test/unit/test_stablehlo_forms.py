@@ -41,7 +41,17 @@ def test_scatters(way):
     places = np.array([1, 9, -1, 4, 12], np.int32)
     if way != "set":  # which leaves open which of two updates wins
         places[3] = 1
-    agrees(lambda x, i, u: getattr(x.at[i], way)(u), f32(10, 3), places, f32(5, 3))
+    kernel = agrees(lambda x, i, u: getattr(x.at[i], way)(u), f32(10, 3), places, f32(5, 3))
+    # loops run on CPUs alone
+    assert ("tm_tensor.scatter" in kernel.source.text) == (way in ("set", "multiply"))
+
+
+def test_sums_of_segments_along_a_later_dimension():
+    kernel = agrees(
+        lambda x, i, u: x.at[:, i].min(u), f32(2, 4, 3), np.array([3, 0, 3, 1], np.int32),
+        f32(2, 4, 3),
+    )  # fmt: skip
+    assert "tm_tensor.scatter" not in kernel.source.text
 
 
 def test_windows_at_positions():

@@ -27,7 +27,7 @@ from neptune_mlir.algebra.chain import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.numerics.alike import forget_verdicts, stressed
 from neptune_mlir.algebra.numerics.stress import LENGTH, Report
 from neptune_mlir.algebra.solver import solve_chain
-from neptune_mlir.algebra.terms import Term, is_float, leaves
+from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
 
 SHORT = 64  # extents up to which a test may take them as they are
 
@@ -45,6 +45,12 @@ class Definition:
         """What it reads."""
         terms = [*(r.body for r in self.chain), *(t for _, t in self.outputs)]
         return {n.attr for t in terms for n in leaves(t, "read")}
+
+    @property
+    def nodes(self) -> int:
+        """How much it takes to evaluate it."""
+        terms = [*(r.body for r in self.chain), *(t for _, t in self.outputs)]
+        return len({n for t in terms for n in walk(t)})
 
     @property
     def is_complete(self) -> bool:

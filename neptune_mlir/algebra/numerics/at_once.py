@@ -14,15 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import (
-    EPSILON,
-    SMALLEST,
-    Array,
-    bases,
-    bound,
-    ends,
-    rounded,
-)
+from neptune_mlir.algebra.numerics.accuracy import bases, bound, ends
+from neptune_mlir.algebra.numerics.floats import EPSILON, SMALLEST, Array, rounded
 from neptune_mlir.algebra.numerics.judge import far_from_one
 from neptune_mlir.algebra.numerics.norms import kinds, norm
 

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.chain import Reduction
-from neptune_mlir.algebra.numerics.evaluation import Array, Domain, evaluate, fold, folded_axes
+from neptune_mlir.algebra.numerics.evaluation import (
+    Array,
+    Domain,
+    evaluate,
+    fold,
+    folded_axes,
+    in_common,
+    keep_only,
+)
 from neptune_mlir.algebra.terms import Term, is_float, walk
 
 U = 2.0**-53
@@ -26,14 +34,16 @@ def bounds(
 ) -> dict[str, Array]:
     """A bound for the error of every reduction, whose values in float64 are given."""
     found: dict[str, Array] = {}
+    common, known, done = in_common(reductions), dict[Term, Array](), dict[Term, Array]()
     with np.errstate(all="ignore"):
         for r in reductions:
             if not is_float(r.body.dtype):
                 found[r.name] = np.zeros(domain.unit)
                 continue
-            error = bound(r.body, domain, values, found)
+            error = bound(r.body, domain, values, found, known, done)
             folded, length = folded_axes(r, axis), domain.extents[axis]
-            body = evaluate(r.body, domain, values)
+            body = known[r.body]
+            keep_only(common, known, done)
             if r.combiner == "add":
                 size = np.where(np.isfinite(body), np.abs(body), 0.0)
                 error = error + U * np.log2(2 + length) * size
@@ -58,12 +68,20 @@ def _reach(value: Array, low: Array, high: Array) -> Array:
     return np.nan_to_num(error, nan=np.inf, posinf=np.inf)
 
 
-def bound(t: Term, domain: Domain, refs: Mapping[str, Array], errors: Mapping[str, Array]) -> Array:
-    """A bound for the error of a term, element by element; infinite where nothing is known."""
-    values: dict[Term, Array] = {}
-    done: dict[Term, Array] = {}
+def bound(
+    t: Term, domain: Domain, refs: Mapping[str, Array], errors: Mapping[str, Array],
+    values: dict[Term, Array] | None = None, done: dict[Term, Array] | None = None,
+) -> Array:  # fmt: skip
+    """A bound for the error of a term, element by element; infinite where nothing is known.
+
+    `values`, `done`: values and bounds of terms so far; more are added.
+    """
+    values = {} if values is None else values
+    done = {} if done is None else done
     none = np.zeros(domain.unit)
     for n in walk(t):
+        if n in done and n in values:
+            continue
         values[n] = v = _value(n, values, domain, refs)
         if not is_float(n.dtype):
             done[n] = none

@@ -16,7 +16,7 @@ import numpy as np
 
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.combiners import lookup
-from neptune_mlir.algebra.numerics.accuracy import LARGEST, rounded
+from neptune_mlir.algebra.numerics.floats import LARGEST, rounded
 from neptune_mlir.algebra.numerics.kept import Kept, operated, read_at, read_plainly, with_digits
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
@@ -166,9 +166,11 @@ def define(
     """
     found: dict[str, Array] = {}
     length = domain.extents[axis]
+    common, done = in_common(reductions), dict[Term, Array]()
     with np.errstate(all="ignore"):
         for r in reductions:
-            value = evaluate(r.body, domain, found)
+            value = evaluate(r.body, domain, found, done=done)
+            keep_only(common, done)
             folded = folded_axes(r, axis)
             if not tile or tile >= length:
                 found[r.name] = fold(r.combiner, value, domain, folded, length, axis)
@@ -184,6 +186,24 @@ def define(
                 total = lookup(r.combiner).array(total, part)
             found[r.name] = total
     return found
+
+
+def in_common(reductions: Sequence[Reduction]) -> frozenset[Term]:
+    """What several reductions of a chain are made of: its value is the same in each of them."""
+    seen: set[Term] = set()
+    again: set[Term] = set()
+    for r in reductions:
+        nodes = {n for n in walk(r.body) if n.args} if len(reductions) > 1 else set()
+        again |= nodes & seen
+        seen |= nodes
+    return frozenset(again)
+
+
+def keep_only(common: frozenset[Term], *tables: dict[Term, Array]) -> None:
+    """Drop the arrays of all other terms: a chain has many, and nobody asks for them again."""
+    for table in tables:
+        for n in [n for n in table if n not in common]:
+            del table[n]
 
 
 def folded_axes(r: Reduction, axis: int) -> tuple[int, ...]:

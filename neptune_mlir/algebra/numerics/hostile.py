@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, rounded
+from neptune_mlir.algebra.numerics.floats import EPSILON, LARGEST, rounded
 from neptune_mlir.algebra.terms import FLOAT8
 
 Array = np.ndarray

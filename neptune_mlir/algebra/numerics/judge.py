@@ -14,13 +14,12 @@ import numpy as np
 from neptune_mlir.algebra.numerics.accuracy import (
     ANY,
     COUNTS,
-    EPSILON,
     FURTHEST,
-    Array,
     Comparison,
     ends,
     rounded_to,
 )
+from neptune_mlir.algebra.numerics.floats import EPSILON, Array
 from neptune_mlir.algebra.numerics.moves import WIGGLES, Move, alike, jitter, moved_together, wiggle
 from neptune_mlir.algebra.numerics.orders import ORDERS, SIGNS
 

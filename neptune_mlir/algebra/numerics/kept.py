@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import SMALLEST, Array
+from neptune_mlir.algebra.numerics.floats import SMALLEST, Array
 from neptune_mlir.algebra.operators import OPERATORS
 from neptune_mlir.algebra.terms import Term, is_float, reads
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, Array, rounded
+from neptune_mlir.algebra.numerics.floats import EPSILON, Array, rounded
 
 WIGGLE, WIGGLES = 2.0**-50, 4  # relative, of inputs, and how often, to see what float64 knows
 

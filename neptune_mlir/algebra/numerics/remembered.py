@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What tests by numbers found, kept for other processes by the content of a test."""
+"""What tests by numbers found, kept for other processes by the content of a test, and taken for
+granted while something else can be done."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -26,17 +28,67 @@ class Store(Protocol):
 store: ContextVar[Store | None] = ContextVar("store", default=None)
 
 
-def remembered(content: Any, find: Callable[[], Any]) -> Any:
-    """What `find` returns, or returned of the same content before, in this process or another."""
+class Mistaken(Exception):
+    """A verdict that was taken for granted is another one."""
+
+
+_open: ContextVar[list[Callable[[], None]] | None] = ContextVar("open", default=None)
+
+
+@contextlib.contextmanager
+def taken_for_granted() -> Iterator[Callable[[], None]]:
+    """Within, tests with a likely verdict do not run: it is taken for granted until what this
+    yields is called, or the block ends. Then they run, and what comes after runs at once.
+
+    Raises:
+        Mistaken: one of them says something else; what was made meanwhile is void.
+    """
+    tests: list[Callable[[], None]] = []
+    token = _open.set(tests)
+
+    def judge() -> None:
+        _open.set(None)
+        while tests:
+            tests.pop(0)()
+
+    try:
+        try:
+            yield judge
+        except Exception:  # perhaps because of a wrong verdict
+            judge()
+            raise
+        judge()
+    finally:
+        _open.reset(token)
+
+
+def remembered(content: Any, find: Callable[[], Any], likely: Any = None) -> Any:
+    """What `find` returns, or returned of the same content before, in this process or another.
+
+    Args:
+        likely: what it says nearly always (see `taken_for_granted`).
+    """
     kept = store.get()
-    if kept is None:
-        return find()
-    name = hashlib.sha256(_text(content).encode()).hexdigest()
-    found = kept.load(name)
-    if found is None:
+    name = hashlib.sha256(_text(content).encode()).hexdigest() if kept else ""
+    found = kept.load(name) if kept else None
+    if found is not None:
+        return found
+
+    def run() -> Any:
         found = find()
-        kept.keep(name, found)
-    return found
+        if kept:
+            kept.keep(name, found)
+        return found
+
+    def test() -> None:
+        if run() != likely:
+            raise Mistaken
+
+    tests = _open.get()
+    if likely is None or tests is None:
+        return run()
+    tests.append(test)
+    return likely
 
 
 def _text(content: Any) -> str:

@@ -28,6 +28,8 @@ from neptune_mlir.algebra.numerics.evaluation import (
     fold,
     folded_axes,
     fused,
+    in_common,
+    keep_only,
 )
 from neptune_mlir.algebra.numerics.stress_inputs import LARGE, NONFINITE, inputs, scores_of
 from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk, walk_outside
@@ -382,29 +384,34 @@ class _Test:
 
     def _sizes(self, domain: Domain, found: dict[str, Array]) -> dict[str, Array]:
         """What rounding is relative to: the sum of the magnitudes that were added up."""
-        sizes = {}
+        sizes: dict[str, Array] = {}
+        common, values, done = in_common(self.reductions), dict[Term, Array](), dict[Term, Array]()
         with np.errstate(all="ignore"):
             for r in self.reductions:
                 size = np.abs(np.asarray(found[r.name], np.float64))
                 if r.combiner == "add" and is_float(r.body.dtype):
                     # a factor that is a sum is as uncertain as the sum; a difference of what is
                     # read is exact
-                    value = self._size(r.body, domain, found, sizes, sums=False)
+                    value = self._size(r.body, domain, found, sizes, values, done, sums=False)
+                    keep_only(common, values, done)
                     folded = folded_axes(r, self.axis)
                     total = fold("add", value, domain, folded, domain.extents[self.axis], self.axis)
                     size = np.maximum(size, np.nan_to_num(total, nan=0.0))
                 sizes[r.name] = size
-            return {k: self._size(t, domain, found, sizes) for k, t in self.outputs.items()}
+            given = domain, found, sizes, {}, {}
+            return {k: self._size(t, *given) for k, t in self.outputs.items()}
 
     def _size(
         self, t: Term, domain: Domain, found: dict[str, Array], sizes: dict[str, Array],
-        sums: bool = True,
+        values: dict[Term, Array], done: dict[Term, Array], sums: bool = True,
     ) -> Array:  # fmt: skip
         """The size of a value: that of a sum is the sum of the sizes (with `sums`), that of
-        anything else grows with those of the reductions that it reads."""
-        values: dict[Term, Array] = {}
-        done: dict[Term, Array] = {}
+        anything else grows with those of the reductions that it reads.
+
+        `values`, `done`: values and sizes of terms so far; more are added."""
         for n in walk(t):
+            if n in done:
+                continue
             values[n] = evaluate(n, domain, found, known=values)
             if n.op == "ref":
                 done[n] = sizes[n.attr]

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import rounded
 from neptune_mlir.algebra.numerics.evaluation import Array, Domain, evaluate
+from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.terms import Term, axes_of, is_float, walk
 
 # Where a definition in float64 is not finite on these, the program itself has overflowed.

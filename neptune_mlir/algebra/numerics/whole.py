@@ -22,7 +22,7 @@ import numpy as np
 
 from neptune_mlir.algebra.chain import Solution
 from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32, rounded
+from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
 from neptune_mlir.algebra.numerics.at_once import (
     JUDGED_TOGETHER,
     STRANGE,
@@ -40,6 +40,7 @@ from neptune_mlir.algebra.numerics.evaluation import (
     fused,
     overflown,
 )
+from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.judge import Programs, judge_each
 from neptune_mlir.algebra.numerics.kept import (
     Kept,
@@ -318,7 +319,7 @@ def wrong_values(
     steps = [tuple(step.content for step in steps) for steps in (written, now)]
     content = "whole", definition, whole, *steps, tuple(plans)
     found: str = remembered(
-        content, lambda: _wrong_values(_Trial(definition, written, whole, now), plans)
+        content, lambda: _wrong_values(_Trial(definition, written, whole, now), plans), likely=""
     )
     return found
 

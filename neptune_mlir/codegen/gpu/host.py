@@ -14,7 +14,7 @@ from neptune_mlir.codegen.gpu.in_place import in_place
 from neptune_mlir.dialects.attributes import KERNELS, PLAN, POINTS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
-from neptune_mlir.runtime.plan import Buffer, Plan
+from neptune_mlir.runtime.plan import GPU_NUMBERS, Buffer, Plan
 from neptune_mlir.targets.warp_groups import PANEL, of_size
 from neptune_mlir.transforms.tiling.host_plan import (
     HostReader,
@@ -160,7 +160,7 @@ class GpuHost(HostReader):
             points = functools.reduce(lambda a, b: fold("mul", a, b), grid)
             grid = (fold("ceildiv", points, POINTS.of(forall)),)
         operands: list[Any] = [list(place) for place in places]
-        operands += self.passed(scalars, forall, ["f16"])
+        operands += self.passed(scalars, forall, GPU_NUMBERS)
         operands += [["value", "index", extent] for extent in extents]
         self.launch(name, grid, operands, forall)
         self.kernels.append(

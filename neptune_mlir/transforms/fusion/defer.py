@@ -121,9 +121,10 @@ class Decision:
     """What a function must not do, for it to be exact: move factors out of the reductions `kept`
     (by their keys), and fuse those `apart` (by the keys that they have behind it), and why; what
     was said of chains that fuse (`Written.tested`), and the reductions whose definition is
-    `unknown` there; and what each chain was compared with, by its content."""
+    `unknown` or too `long` there; and what each chain was compared with, by its content."""
 
     kept: set[str] = field(default_factory=set)
+    long: set[str] = field(default_factory=set)
     apart: dict[str, str] = field(default_factory=dict)
     tested: dict[str, TestedChain] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
@@ -182,6 +183,7 @@ def _decide(function: Any, numerics: str) -> Decision:
         _mark(now, decision)
         plan = plan_fusions(now, numerics, written)
         decision.tested, decision.unknown = written.tested, written.unknown
+        decision.long |= written.long
         decision.definitions = {f.content: f.definition for f in plan}
         if written.refused:
             decision.kept |= written.refused if round < ROUNDS else set(rests)
@@ -210,8 +212,11 @@ def defer(module: Any) -> None:
             decision = decide(function, numerics)
         program = NestProgram(function)
         for key in sorted(decision.kept):
-            remark(program.nests[key].location, f"'{key}' keeps its factors: fused without them it "
-                   "would lose digits, or leave the range of its type")  # fmt: skip
+            why = (
+                "what it was before they moved is too long to be tested" if key in decision.long
+                else "fused without them it would lose digits, or leave the range of its type"
+            )  # fmt: skip
+            remark(program.nests[key].location, f"'{key}' keeps its factors: {why}")
         for key in sorted(decision.unknown):
             remark(program.nests[key].location, f"what '{key}' is fused with is compared with the "
                    "program as it is when factors have moved: what it was before takes more than "

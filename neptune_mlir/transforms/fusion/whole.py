@@ -17,8 +17,8 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.numerics.accept import SHORT
-from neptune_mlir.algebra.numerics.accuracy import EPSILON
 from neptune_mlir.algebra.numerics.alike import digest
+from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.stress import positions
 from neptune_mlir.algebra.numerics.whole import (
     NestStep,

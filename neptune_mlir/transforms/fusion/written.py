@@ -20,6 +20,15 @@ from neptune_mlir.dialects.nests import Nest
 from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.transforms.fusion.groups import Group
 
+# Nodes of what was written up to which it is tested. In a long chain of norms each would be tested
+# with the factors of all before it.
+MOST = 512
+SPELLED = 64  # maps that it spells out, each some nodes: more are not even spelled
+
+
+class _TooLong(Exception):
+    """What was written takes more than a test is to evaluate."""
+
 
 @dataclass
 class Written:
@@ -31,6 +40,7 @@ class Written:
         moved: the program's nests afterwards, by the keys that they had then.
         keys: the keys in the program now of those of `moved` that are left, and of tensors.
         refused: reductions from which nothing may move; whoever tests a chain adds to it.
+        long: those of them whose definition is too long to be tested.
         passed: those that were as exact as before in some chain.
         tested: the chains that passed, by content (`alike.digest`).
         unknown: reductions in chains whose definition is not known as a whole.
@@ -41,6 +51,7 @@ class Written:
     moved: Mapping[str, Nest]
     keys: Mapping[str, str]
     refused: set[str] = field(default_factory=set)
+    long: set[str] = field(default_factory=set)
     passed: set[str] = field(default_factory=set)
     tested: dict[str, TestedChain] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
@@ -72,13 +83,23 @@ class Written:
     ) -> Definition | None:
         """What a group computes, as written; None where nothing in it moved, or where it now reads
         tensors that it did not read then (they would be other data), or needed then what is no
-        part of it or comes behind it.
+        part of it or comes behind it, or where it is so long that nothing may move.
 
         `form`: what it computes now.
         """
         moved = self.moved_in(group)
         if not moved:
             return None
+        try:
+            return self._definition(program, group, form, moved)
+        except _TooLong:
+            self.long |= set(moved.values())
+            self.refused |= self.long
+            return None
+
+    def _definition(
+        self, program: NestProgram, group: Group, form: Definition, moved: Mapping[str, str]
+    ) -> Definition | None:
         results = [(key, self._result(program, group, moved, key)) for key, _ in form.outputs]
         as_written = self._chain(program, group, moved)
         # what is left of a reduction, where something else reads it as that
@@ -93,6 +114,8 @@ class Written:
                 body = self._over_refs(group, group.term(nest, loops))
                 chain.append(Reduction(rest, nest.combiner, body, nest.dtype, reduction.axes))
         found = Definition(tuple(chain), tuple(results))
+        if found.nodes > MOST:
+            raise _TooLong
         return found if found.is_complete and form.tensors <= found.tensors else None
 
     def _chain(
@@ -125,17 +148,29 @@ class Written:
     def _term(self, group: Group, was: str, nest: Nest, loops: tuple[int, ...]) -> Term:
         """The body that a nest had, over the axes and the reductions of a group."""
         present = {r.attr for r in T.reads(nest.body)}
-        body = self._now(group, self.before[was], present)
+        body = self._now(group, self.before[was], present, {})
         return self._over_refs(group, group.term(replace(nest, body=body), loops))
 
-    def _now(self, group: Group, body: Term, present: Collection[str]) -> Term:
+    def _now(
+        self, group: Group, body: Term, present: Collection[str], known: dict[Term, Term]
+    ) -> Term:
         """A body over keys of before, over those of now; what a group does not compute as it was
         written is what it has become, read or spelled out as in the body of now, which reads what
-        is `present`."""
+        is `present`.
+
+        `known`: what reads are, so far. Each map of a chain reads the ones before it: as a tree,
+        their spelling doubles with each.
+        """
 
         def rule(node: Term) -> Term | None:
             if node.op != "read":
                 return None
+            if node not in known:
+                known[node] = node  # it counts from now on: `read` goes on to those before it
+                known[node] = read(node)
+            return known[node]
+
+        def read(node: Term) -> Term:
             key = node.attr
             if key in self.rests and self.keys.get(self.rests[key]) in group.running:
                 return T.term("read", node.args, _alias(key), node.dtype)
@@ -144,8 +179,10 @@ class Written:
             if key in self.keys and (not is_map or self.keys[key] in present):
                 return T.term("read", node.args, self.keys[key], node.dtype)
             assert became is not None
+            if len(known) > SPELLED:
+                raise _TooLong
             at = {loop: node.args[dim] for dim, loop in enumerate(became.result_axes)}
-            return self._now(group, T.rename_axes(became.body, at), present)
+            return self._now(group, T.rename_axes(became.body, at), present, known)
 
         return T.rewrite(body, rule)
 

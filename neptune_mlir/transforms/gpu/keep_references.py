@@ -36,7 +36,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.algebra.numerics import accuracy
+from neptune_mlir.algebra.numerics.floats import LARGEST
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import iteration_of
 from neptune_mlir.analysis.tiles import foralls, is_blank, nested, owner, read_generic, tuned
@@ -66,8 +66,8 @@ from neptune_mlir.transforms.gpu.streams import (
 )
 from neptune_mlir.transforms.registry import register
 
-LARGEST = 2.0**14  # a sum of weights that is in range, so that each is an f16 number
-LARGEST_BYTE = accuracy.LARGEST[FLOAT8]  # where they are rounded to e4m3
+LARGEST_SUM = 2.0**14  # a sum of weights that is in range, so that each is an f16 number
+LARGEST_BYTE = LARGEST[FLOAT8]  # where they are rounded to e4m3
 LITTLE = 0.9  # factors of references that hardly move
 SMALL = 2.0**20  # references under it lose at most 2^-4 when their product with log2 e is rounded
 
@@ -75,7 +75,7 @@ SMALL = 2.0**20  # references under it lose at most 2^-4 when their product with
 def largest_sum(weights: Any) -> float:
     """A sum of weights (a tile) that is in range for all that reads them."""
     readers = (use.owner.operation for use in weights.uses)
-    return LARGEST_BYTE if any(map(NARROWS.on, readers)) else LARGEST
+    return LARGEST_BYTE if any(map(NARROWS.on, readers)) else LARGEST_SUM
 
 
 @register("keep-references", "look for new references only where weights leave their range")

@@ -10,7 +10,7 @@ from typing import Any
 from neptune_mlir.algebra import combiners
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
-from neptune_mlir.dialects.scalars import NoTermForm, op_to_term
+from neptune_mlir.dialects.scalars import NoTermForm, TermOf, op_to_term, region_to_terms
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.linalg.raise_sizes import FunctionSizes, Size
 
@@ -60,48 +60,36 @@ def read_body(
     size_term: Callable[[Size], Term],
 ) -> Body:
     """Read a linalg region. Raises NoTermForm where terms cannot say what it computes."""
-    env: dict[Any, Term] = {
-        argument: operand(k, str(argument.type)) for k, argument in enumerate(block.arguments)
-    }
     body = Body([])
     guarded: set[Any] = set()
 
-    def term_of(value: Any) -> Term:
-        if value not in env:
-            env[value] = scalar_term(value, capture)
-        return env[value]
+    def extract(op: Any, term_of: TermOf) -> Term:
+        result = op.operation.results[0]
+        leaf = T.sym(("extract", len(body.extracts)), str(result.type))
+        tensor, *positions = op.operation.operands
+        idx = tuple(term_of(v) for v in positions)
+        body.extracts.append(Extract(tensor, idx, tuple(v in guarded for v in positions), leaf))
+        return leaf
 
-    for op in block.operations:
-        operation = op.operation
-        name = operation.name
-        if name == "linalg.yield":
-            body.yields = [term_of(v) for v in operation.operands]
-            return body
-        if name == "cf.assert":
-            continue  # a wrong index is an error of the caller; the nest reads nothing then
-        if len(operation.results) != 1:
-            raise NoTermForm(f"'{name}' has no term form")
-        result = operation.results[0]
-        if name == "linalg.index":
-            env[result] = T.index(operation.attributes["dim"].value)
-        elif name == "tensor.dim":
-            env[result] = size_term(sizes.of(result))
-        elif name == "tensor.extract":
-            leaf = T.sym(("extract", len(body.extracts)), str(result.type))
-            tensor, *positions = operation.operands
-            idx = tuple(term_of(v) for v in positions)
-            body.extracts.append(Extract(tensor, idx, tuple(v in guarded for v in positions), leaf))
-            env[result] = leaf
-        elif name == "arith.select" and _is_broadcast_guard(operation, sizes):
-            env[result] = term_of(operation.operands[2])
-            guarded.add(result)
-        elif name == "affine.apply":
-            args = [term_of(v) for v in operation.operands]
-            env[result] = _affine(operation.attributes["map"].value, args)
-        else:
-            args = [term_of(v) for v in operation.operands]
-            env[result] = _unsigned(operation, args) or op_to_term(op, args)
-    raise NoTermForm("the region has no yield")
+    def select(op: Any, term_of: TermOf) -> Term | None:
+        if not _is_broadcast_guard(op.operation, sizes):
+            return None
+        guarded.add(op.operation.results[0])
+        return term_of(op.operation.operands[2])
+
+    body.yields = region_to_terms(
+        block,
+        [operand(k, str(argument.type)) for k, argument in enumerate(block.arguments)],
+        lambda value: scalar_term(value, capture),
+        special={
+            "tensor.dim": lambda op, _: size_term(sizes.of(op.operation.results[0])),
+            "tensor.extract": extract,
+            "arith.select": select,
+            "affine.apply": _affine,
+            **dict.fromkeys(_MAYBE_UNSIGNED, _unsigned),
+        },
+    )
+    return body
 
 
 def _is_broadcast_guard(select: Any, sizes: FunctionSizes) -> bool:
@@ -121,8 +109,10 @@ def _is_broadcast_guard(select: Any, sizes: FunctionSizes) -> bool:
     return any(sizes.of(v) == Size(1) for v in compare.operands)
 
 
-def _affine(affine_map: Any, args: list[Term]) -> Term:
+def _affine(apply: Any, term_of: TermOf) -> Term:
     """The value of a one-result affine map on index terms."""
+    affine_map = apply.operation.attributes["map"].value
+    args = [term_of(v) for v in apply.operation.operands]
     ops = (
         (ir.AffineAddExpr, "add"), (ir.AffineMulExpr, "mul"), (ir.AffineFloorDivExpr, "floordiv"),
     )  # fmt: skip
@@ -159,20 +149,24 @@ def _not_negative(term: Term) -> bool:
 _UNSIGNED = {"arith.divui": "floordiv", "arith.remui": "rem", "arith.maxui": "max",
              "arith.minui": "min"}  # fmt: skip
 _UNSIGNED_COMPARE = {6: "lt", 7: "le", 8: "gt", 9: "ge"}
+_UNSIGNED_CASTS = ("arith.index_castui", "arith.extui", "arith.uitofp")
+_MAYBE_UNSIGNED = (*_UNSIGNED, "arith.divsi", *_UNSIGNED_CASTS, "arith.cmpi")
 
 
-def _unsigned(op: Any, args: list[Term]) -> Term | None:
+def _unsigned(op: Any, term_of: TermOf) -> Term | None:
     """Unsigned integer ops on what is not negative are the signed ones.
 
     So are divisions: rounding down and rounding to zero agree, and the first is an access.
     """
-    if not args or not all(_not_negative(a) for a in args):
+    op = op.operation
+    args = [term_of(v) for v in op.operands]
+    if not all(_not_negative(a) for a in args):
         return None
     if op.name in _UNSIGNED:
         return T.make(_UNSIGNED[op.name], *args)
     if op.name == "arith.divsi":
         return T.make("floordiv", *args)
-    if op.name in ("arith.index_castui", "arith.extui", "arith.uitofp"):
+    if op.name in _UNSIGNED_CASTS:
         return T.make("cast", *args, dtype=str(op.results[0].type))
     if op.name == "arith.cmpi":
         code = op.attributes["predicate"].value

@@ -35,9 +35,11 @@ from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map
 from neptune_mlir.dialects.op_names import CORRECT, STREAM
 from neptune_mlir.dialects.program import functions, top_level_op
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.warp_groups import ELEMENT, JOINED_FROM, JOINED_WIDTHS
 from neptune_mlir.transforms.fusion.groups import FusedAxis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce, write_live
 from neptune_mlir.transforms.registry import register, remark
+from neptune_mlir.transforms.schedule.group_sizes import shape_of
 
 USUAL = 4  # groups of programs (batches, heads) of calls whose extents only they know
 
@@ -55,6 +57,36 @@ def join_streams(module: Any, *, joined: int = 0) -> None:
         block = function.regions[0].blocks[0]
         while found := [match for match in _matches(block) if _keeps_busy(match, joined)]:
             _join(found[0])
+
+
+def are_faster_joined(module: Any) -> bool:
+    """Whether a program has streams that `join-streams` makes one, and warp groups are faster with
+    all of these joined (measured on an H200).
+
+    What is computed once, not twice, pays for the sums in memory where each pair of tiles does the
+    same: where masks leave most of a stream, and nothing but the factors is loaded for each tile.
+    """
+    found = [m for f in functions(module) for m in _matches(f.regions[0].blocks[0])]
+    return bool(found) and all(map(_pays, found))
+
+
+def _pays(match: _Match) -> bool:
+    for side in (match.first, match.second):
+        nests, stream = list(side.nests.values()), side.stream
+        kept = [n for n in nests if n.init is not None]
+        widths = {side.op.domain[n.result_axes[-1]] for n in kept}
+        shape = shape_of(nests, list(side.op.domain), stream, None)
+        if widths - {shape.depth} or shape.depth not in JOINED_WIDTHS or shape.size != ELEMENT:
+            return False
+        if shape.results != len(kept) or shape.scores != 2:
+            return False
+        if shape.band or shape.marks or shape.loads or shape.boxes:
+            return False
+        length = side.op.domain[stream]
+        short = length != DYNAMIC and length < JOINED_FROM
+        if shape.triangle and short and shape.depth == min(JOINED_WIDTHS):
+            return False
+    return True
 
 
 def _matches(block: Any) -> Iterator[_Match]:

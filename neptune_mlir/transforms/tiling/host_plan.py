@@ -18,7 +18,7 @@ from neptune_mlir.dialects.program import defining_op
 from neptune_mlir.dialects.regions import operations_named
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
-from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
+from neptune_mlir.runtime.plan import NUMBERS, Argument, Buffer, Constant, Launch, Plan
 
 
 def entry_function(module: Any, entry: str) -> Any:
@@ -39,9 +39,6 @@ def entry_function(module: Any, entry: str) -> Any:
                 hint="define it in the program, or install the package that adds it",
             )
     return chosen[0]
-
-
-_PASSED = ("index", "i1", "i8", "i16", "i32", "i64", "f32", "f64")
 
 
 class _Expressions(dict[Any, Any]):
@@ -111,16 +108,18 @@ class HostReader:
         names = (f"{self.function.name.value}_{k}" for k in itertools.count(len(self.launches)))
         return given or next(name for name in names if name not in others)
 
-    def passed(self, scalars: Sequence[Any], kernel: Any, more: Sequence[str] = ()) -> list[Any]:
+    def passed(
+        self, scalars: Sequence[Any], kernel: Any, types: Sequence[str] = NUMBERS
+    ) -> list[Any]:
         """Numbers as operands of a kernel's launch. Raises LoweringError for what no call passes.
 
         Args:
             kernel: the op that takes them.
-            more: types that the target's calls pass, too.
+            types: that the target's calls pass.
         """
         for value in scalars:
             kind, made = str(value.type), defining_op(value)
-            if kind in (*_PASSED, *more):
+            if kind in types:
                 continue
             given = "" if made else f"'{self.arguments[value.arg_number].name}': "
             raise LoweringError(

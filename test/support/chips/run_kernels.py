@@ -12,7 +12,7 @@ import numpy as np
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import compiler
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines import gpu, nvvm, rocdl, runner
+from neptune_mlir.pipelines import common, nvvm, rocdl, runner
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.plan import Plan, evaluate
@@ -70,16 +70,16 @@ class Simulated:
                 steps = rocdl.to_kernels(AMD[target], "")
             steps = [runner.Step("set-choices", {"keeps": int(keeps), **choices}), *steps]
             assigning = runner.until(steps, "keep-references")
-            gpu.run(self.module, assigning)
+            common.run(self.module, assigning)
             self.assigned = str(self.module)
-            gpu.run(self.module, steps[len(assigning) :])
+            common.run(self.module, steps[len(assigning) :])
             with ir.Location.unknown():
                 self.finish()
 
     def finish(self) -> None:
         """From kernels to what the simulator knows."""
         math_to_gpu(self.module)
-        gpu.run(self.module, runner.parse_pipeline("lower-affine,gpu.module(canonicalize,cse)"))
+        common.run(self.module, runner.parse_pipeline("lower-affine,gpu.module(canonicalize,cse)"))
         text = ir.StringAttr(self.module.operation.attributes["neptune.plan"]).value
         self.plan = Plan.from_json(text)
         self._kernels: dict[str, Kernel] | None = None

@@ -7,14 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neptune_mlir.algebra.numerics.accuracy import (
-    EPSILON,
-    GARBAGE,
-    LARGEST,
-    LOST,
-    Comparison,
-    rounded,
-)
+from neptune_mlir.algebra.numerics.accuracy import GARBAGE, LOST, Comparison
+from neptune_mlir.algebra.numerics.floats import EPSILON, LARGEST, rounded
 from neptune_mlir.algebra.numerics.judge import AGAIN, Programs, judge
 from neptune_mlir.algebra.numerics.moves import alike, jitter, moved_together, wiggle
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, rounded
+from neptune_mlir.algebra.numerics.floats import EPSILON, LARGEST, rounded
 
 SHAPE = (6, 40)
 

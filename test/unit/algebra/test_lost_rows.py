@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import EPSILON
+from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 
 

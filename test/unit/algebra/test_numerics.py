@@ -10,8 +10,8 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.numerics.accept import accept
-from neptune_mlir.algebra.numerics.accuracy import rounded
 from neptune_mlir.algebra.numerics.evaluation import Domain, define, fused
+from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.kept import added_in_pairs, is_row, with_digits
 from neptune_mlir.algebra.numerics.stress import stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
@@ -157,6 +157,28 @@ def test_what_would_leave_the_range_stays_apart(name):
     assert caught.value.obligation in ("range", "accuracy")
     assert caught.value.reduction == chain[-1].name
     assert solve_chain(chain, AXIS, numerics="fast").proved
+
+
+given = E(T.read("given", T.index(0)))
+
+
+def over_a_count(value, *, magnitudes=False):
+    """A product of v with what is left of x, or is added to it, by a sum of an earlier loop over
+    a count of this one."""
+    shift = where(shown, 1.0, 0.0)
+    value = value + absolute(given) / ref("k") if magnitudes else value - given / ref("k")
+    return [reduction("k", "add", shift), reduction("o", "add", value * v)]
+
+
+def test_a_reference_that_is_half_made_is_not_multiplied_out():
+    """x - s / k with s from an earlier loop: any number to the stress test, the mean of x to users.
+    What cannot cancel may be summed apart."""
+    chain = over_a_count(x)
+    with pytest.raises(Unsolvable) as caught:
+        solve_chain(chain, AXIS)
+    assert caught.value.obligation == "cancellation" and caught.value.reduction == "o"
+    assert solve_chain(chain, AXIS, numerics="fast").proved
+    assert solve_chain(over_a_count(absolute(x), magnitudes=True), AXIS).proved
 
 
 def test_inputs_scaled_together_are_the_business_of_strict():

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import EPSILON
+from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 
 

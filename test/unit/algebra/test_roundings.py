@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.accuracy import EPSILON, LARGEST, SMALLEST, rounded
+from neptune_mlir.algebra.numerics.floats import EPSILON, LARGEST, SMALLEST, rounded
 from neptune_mlir.algebra.numerics.judge import ROUNDINGS, Programs, judge
 from neptune_mlir.driver.compiler import compile_reference
 from neptune_mlir.driver.kernel import Source

@@ -287,3 +287,14 @@ def test_stored_arrays():
     assert inputs.stored(np.float64(0.5), Argument("scalar", "f32", (), "s")) == 0.5
     half = inputs.stored(np.array([1e30, 0.1]), Argument("tensor", "f16", (2,), "x"))
     assert half.dtype == np.float16 and np.isinf(half[0])
+
+
+@pytest.mark.parametrize("name", [
+    "masked_variance_count", pytest.param("masked_variance_weights", marks=pytest.mark.nightly),
+])  # fmt: skip
+def test_verify_passes_what_compile_accepts(name, tmp_path, monkeypatch, capsys):
+    """Squares around a weighted mean were multiplied out, and counts of 0 divided by."""
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path))
+    path = Path(__file__).parents[2] / "inputs" / "hostile" / f"{name}.mlir"
+    assert main.main(["verify", str(path)]) == 0
+    assert "worst" in capsys.readouterr().out

@@ -216,3 +216,33 @@ def test_heads_of_one_element():
         return (s @ v).transpose(1, 2).reshape(4, 16, 12)
 
     agrees(program, torch.randn(4, 16, 12), target="sm_90a")
+
+
+def test_views_that_merge_lengths_of_calls():
+    def rows(x):
+        return x.reshape(-1, 32) * 2, x.reshape(-1, 16)
+
+    lengths = {0: torch.export.Dim("a"), 1: torch.export.Dim("b")}
+    kernel = neptune_mlir.compile(from_torch(rows, (torch.rand(3, 4, 32),), (lengths,)))
+    x = torch.rand(5, 2, 32)
+    for got, want in zip(kernel(x), rows(x), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_buffers_that_are_not_persistent():
+    class Shifted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("read", torch.randn(4), persistent=False)
+            self.register_buffer("written", torch.randn(4), persistent=False)
+
+        def forward(self, x):
+            self.written.add_(1)
+            return x + self.read * self.written
+
+    module, x = Shifted(), torch.randn(3, 4)
+    with pytest.warns(UserWarning, match="result 0 is buffer 'written'"):
+        kernel = neptune_mlir.compile(from_torch(module, (x,)))
+    (written, found), want = kernel(x), module(x)
+    torch.testing.assert_close(found, want)
+    torch.testing.assert_close(written, module.written)

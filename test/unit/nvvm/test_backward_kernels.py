@@ -13,7 +13,7 @@ import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.family import chunks_of
-from neptune_mlir.pipelines import gpu, nvvm, runner
+from neptune_mlir.pipelines import common, gpu, nvvm, runner
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.targets.nvidia import TARGETS
 from neptune_mlir.transforms.tiling.host_plan import nested_in
@@ -83,7 +83,7 @@ def scheduled(early):
     steps = nvvm.to_kernels(TARGETS["sm_90a"], "")
     with module.context:
         chosen = runner.Step("set-choices", {"early": early})
-        gpu.run(module, [chosen, *runner.until(steps, "schedule-loops")])
+        common.run(module, [chosen, *runner.until(steps, "schedule-loops")])
     return str(module)
 
 
@@ -109,7 +109,7 @@ def test_vectors_of_the_next_iteration():
             backward(wrt=["k", "v"]).to_mlir(), "test", "sm_90a", None, "tile", ""
         )
         with module.context:
-            gpu.run(module, [runner.Step("set-choices", {"early": early})])
+            common.run(module, [runner.Step("set-choices", {"early": early})])
         text = nvvm.emit_tiles(module, "target", target="sm_90a")
         copies = [line for line in text.splitlines() if "nvvm.cp.async.shared.global" in line]
         sized = [line for line in copies if line.count("%") == 3]  # bytes that exist
@@ -133,3 +133,29 @@ def test_groups_that_add_to_one_result_meet_once_an_iteration():
     loops = (str(op) for op in nested_in(module.operation) if op.name == "scf.for")
     meetings = [loop.count("bar.sync 1,") for loop in loops if "wgmma" in loop]
     assert meetings == [1, 1]
+
+
+@pytest.mark.parametrize(("options", "one"), [
+    ({"head_dim": 128, "causal": True}, True),
+    ({"head_dim": 64, "alibi": True, "wrt": ["q", "k", "v"]}, True),
+    ({"head_dim": 64, "causal": True, "q_len": 1024, "kv_len": 1024}, False),
+    ({"head_dim": 64, "causal": True, "window": 512}, False),
+    ({"head_dim": 96}, False),  # groups have no whole boxes of dQ
+    ({"head_dim": 64, "dtype": "f32"}, False),
+    ({"head_dim": 128, "causal": True, "knobs": "joined:0"}, False),
+])  # fmt: skip
+def test_streams_are_joined_where_that_is_faster(options, one):
+    """Warps are specialised either way, in 16 bits."""
+    options = {"dtype": "f16"} | options
+    knobs, wrt = options.pop("knobs", ""), options.pop("wrt", None)
+    program = neptune.vjp(ops.attention(**options), wrt=wrt)[1]
+    raised = RaisedProgram(program.to_mlir(), "test", knobs=knobs)
+    found = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    text = str(found.module)
+    assert ("neptune.add_slice" in text) == one
+    assert ("neptune.consumers" in text) == (options["dtype"] == "f16")
+
+
+def test_a_bias_that_learns_keeps_two_streams():
+    found = next(RaisedProgram(biased().to_mlir(), "test").lowerings("sm_90a", nvvm.ways("sm_90a")))
+    assert "neptune.add_slice" not in str(found.module)

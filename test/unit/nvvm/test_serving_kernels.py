@@ -17,7 +17,7 @@ from neptune_mlir.codegen.nvidia.instructions import moves_along
 from neptune_mlir.dialects.attributes import CONSUMERS, TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
-from neptune_mlir.pipelines import gpu, nvvm, runner
+from neptune_mlir.pipelines import common, gpu, nvvm, runner
 from neptune_mlir.pipelines.cases import Conditions, short_parts
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
@@ -124,7 +124,7 @@ def test_what_ends_a_stream_does_not_part_its_loops():
     program = ops.paged_attention(head_dim=64, page_size=64, q_len=None, dtype="f16")
     module, _ = compiler.lower_text(program.to_mlir(), "test", "sm_90a", None, "tile")
     with module.context, registry.collect_remarks():
-        gpu.run(module, runner.until(nvvm.to_kernels(nvidia("sm_90a"), ""), "partition-warps"))
+        common.run(module, runner.until(nvvm.to_kernels(nvidia("sm_90a"), ""), "partition-warps"))
     (forall,) = [f for f in foralls(module) if CONSUMERS.on(f)]
     loops = [loop for loop in nested(forall.regions[0].blocks[0]) if loop.name == "scf.for"]
     starts = [loop for loop in loops if len(list(loop.results)) > 1]

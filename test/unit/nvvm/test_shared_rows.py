@@ -12,7 +12,7 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import hopper
-from neptune_mlir.pipelines import gpu, nvvm, runner
+from neptune_mlir.pipelines import common, gpu, nvvm, runner
 from neptune_mlir.pipelines.cases import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
@@ -123,7 +123,7 @@ def test_tiles_that_are_read_early_are_put_first():
     raised = RaisedProgram(program.to_mlir(), "latent")
     module = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a"))).module
     with module.context, registry.collect_remarks():
-        gpu.run(module, runner.until(nvvm.to_kernels(nvidia("sm_90a"), ""), "pipeline-loops"))
+        common.run(module, runner.until(nvvm.to_kernels(nvidia("sm_90a"), ""), "pipeline-loops"))
     puts = re.findall(r"aref_put.*tensor<64x(\d+)xbf16>\)", str(module))
     assert puts[:2] == ["512", "64"]  # queries, as the program loads them
     assert puts[2:4] == ["64", "512"]

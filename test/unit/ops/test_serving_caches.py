@@ -9,8 +9,8 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir import ops
-from neptune_mlir.algebra.numerics.accuracy import rounded
 from neptune_mlir.algebra.numerics.float8 import float8_bits, float8_values
+from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.driver.bounds import checked
 from neptune_mlir.errors import ArgumentError, InputError, UsageError

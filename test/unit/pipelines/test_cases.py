@@ -277,3 +277,11 @@ def test_a_stream_in_chunks_is_found_behind_a_reduction_in_chunks():
     plan = replace(PLAN, launches=tuple(Launch(name, (4, 9), ()) for name in names))
     assert cases._in_parts(plan).kernel == "f_3"
     assert cases._in_parts(replace(plan, launches=plan.launches[:5])).kernel == "f_1"
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx942"])
+def test_a_program_without_kernels(target):
+    """What it gives is what it takes."""
+    text = "func.func @same(%x: tensor<4x?xf32>) -> tensor<4x?xf32> { return %x : tensor<4x?xf32> }"
+    plan = compiler.compile_text(text, "same", target, None, None).plan
+    assert not plan.launches and [tuple(r) for r in plan.results] == [("argument", 0)]

@@ -6,7 +6,7 @@ import pytest
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import NeptuneError, UsageError
 from neptune_mlir.ir.bindings import ir, passmanager
-from neptune_mlir.pipelines import upstream
+from neptune_mlir.pipelines import common, upstream
 from neptune_mlir.pipelines.runner import Instruments, Step, parse_pipeline, run, until
 from neptune_mlir.transforms import registry
 
@@ -127,11 +127,31 @@ def test_one_report_for_all_passes(registered, capfd):
     assert all(name in report for name in ("CountRuns", "CSEPass", "CanonicalizerPass"))
 
 
-def test_verification_can_be_left_out():
+@pytest.fixture
+def spoiling():
+    """A pass that leaves IR which does not verify."""
+
     def spoil(module):
         module.operation.attributes["no_prefix"] = ir.UnitAttr.get()
 
-    registry.register("spoil-module", "for this test")(spoil)
-    run(module(), [Step("spoil-module")], instruments=Instruments(verify=False))
+    registry.register("spoil-module", "for these tests")(spoil)
+    yield Step("spoil-module")
+    del registry._PASSES["spoil-module"]
+
+
+def test_verification_can_be_left_out(spoiling):
+    run(module(), [spoiling], instruments=Instruments(verify=False))
     with pytest.raises(NeptuneError, match="pass 'spoil-module' failed"):
-        run(module(), [Step("spoil-module")])
+        run(module(), [spoiling])
+
+
+def test_compilations_verify_levels_and_what_others_wrote(spoiling, monkeypatch):
+    steps = [spoiling, Step("cse")]
+    with pytest.raises(NeptuneError, match="pass 'spoil-module' failed"):
+        common.run(module(), steps)
+    monkeypatch.setitem(registry._MODULES, "spoil-module", __name__)  # as if it were ours
+    with pytest.raises(NeptuneError, match="'cse' left IR that does not verify"):
+        common.run(module(), steps)
+    monkeypatch.setenv("NEPTUNE_VERIFY", "1")
+    with pytest.raises(NeptuneError, match="pass 'spoil-module' failed"):
+        common.run(module(), steps)

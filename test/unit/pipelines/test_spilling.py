@@ -30,7 +30,7 @@ def test_smaller_tiles(monkeypatch, spills, best, builds):
     def compile_tiles(module, **_):
         kernel = {"spills": spills[len(tiles)]}
         tiles.append(str(module))
-        facts = {"images": [{"kernels": {"k": kernel}}], "remarks": []}
+        facts = {"images": [{"kernels": {"k": kernel}}], "remarks": [], "provenance": {}}
         made = SimpleNamespace(facts=facts)
         made.with_data = lambda data: made
         return made

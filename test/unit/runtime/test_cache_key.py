@@ -14,7 +14,6 @@ def test_a_changed_schedule_changes_the_key(tmp_path, monkeypatch):
     script = tmp_path / "streamed.mlir"
     script.write_text("before")
     monkeypatch.setattr(cache, "own_files", lambda: [script])
-    monkeypatch.setattr(cache, "__file__", str(tmp_path / "runtime" / "cache.py"))
     found = []
     for text in ("before", "behind it"):
         script.write_text(text)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_gpu_executable import DEVICES, KERNELS, arrays, bundle_for
 
 from neptune_mlir.driver.kernel import Kernel
 from neptune_mlir.errors import ArgumentError, ToolError
@@ -21,6 +20,7 @@ from neptune_mlir.runtime.cuda import CudaDriver
 from neptune_mlir.runtime.driver import open_first
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.hip import HipDriver
+from support.chips.axpy import DEVICES, KERNELS, arrays, bundle_for
 from support.chips.fake_drivers import CUDA, HIP, NO_DEVICE, PROPERTIES, FakeGpu
 from support.chips.fake_gpu import FakeDlpack, FakeTensor, fake_torch
 

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-from ctypes import c_float, c_int32, c_int64, c_void_p
+from ctypes import c_int32, c_int64
 from dataclasses import replace
 
 import numpy as np
@@ -18,119 +15,29 @@ from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
-from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
+from neptune_mlir.runtime.plan import Buffer, Constant
+from support.chips.axpy import (
+    BUNDLE,
+    CHIPS,
+    FACTS,
+    KERNELS,
+    PLAN,
+    ROWS,
+    arrays,
+    bundle_for,
+    numbers,
+)
 from support.chips.fake_drivers import FakeGpu
 from support.chips.fake_gpu import (
-    CupyArray,
     FakeArray,
-    FakeDlpack,
-    FakeTensor,
     aligned,
-    fake_cupy,
-    fake_torch,
-    memory,
 )
 
-# z = x * a + y, by way of an intermediate array of x * a
-ROWS = ["dim", 0, 0]
-GRID = (["ceildiv", ROWS, 4],)
-PLAN = Plan(
-    "axpy",
-    (
-        Argument("tensor", "f16", (None, 8), "x"), Argument("tensor", "f16", (None, 8), "y"),
-        Argument("scalar", "f32", (), "a"),
-    ),
-    ((ROWS, ["dim", 1, 0]),),
-    (Buffer("f32", (ROWS, 8)), Buffer("f16", (ROWS, 8))),
-    (
-        Launch("scale", GRID, (["argument", 0], ["buffer", 0], ["value", "f32", ["argument", 2]],
-                               ["value", "index", ROWS])),
-        Launch("add", GRID, (["buffer", 0], ["argument", 1], ["buffer", 1],
-                             ["value", "index", ROWS])),
-    ),
-    (["buffer", 1],),
-)  # fmt: skip
-
-
-def _scale(x, xs, tmp, ts, a, rows, programs):
-    assert programs == -(-rows // 4)
-    memory(tmp, (rows, 8), (ts, 1), "f4")[:] = memory(x, (rows, 8), (xs, 1), "f2") * np.float32(a)
-
-
-def _add(tmp, ts, y, ys, z, zs, rows, programs):
-    sums = memory(tmp, (rows, 8), (ts, 1), "f4") + memory(y, (rows, 8), (ys, 1), "f2")
-    memory(z, (rows, 8), (zs, 1), "f2")[:] = sums
-
-
-ARRAY = (c_void_p, c_int64)
-KERNELS = {
-    "scale": ((*ARRAY, *ARRAY, c_float, c_int32), _scale),
-    "add": ((*ARRAY, *ARRAY, *ARRAY, c_int32), _add),
-}
-CHIPS = {"NVIDIA": ("sm_80", "sm_90a"), "AMD": ("gfx90a", "gfx942")}
-DEVICES = {  # for the second chip, for the first, for none
-    "NVIDIA": ((9, 0), (8, 6), (7, 5)),
-    "AMD": ("gfx942:sramecc+:xnack-", "gfx90a:sramecc+:xnack-", "gfx1030"),
-}
-OWN_SHARED = {"NVIDIA": {}, "AMD": {"scale": 64}}  # AMD's code has its shared memory itself
-
-
-def bundle_for(*chips):
-    images = [
-        {"target": chip, "offset": 4 * k, "size": 4, "kernels": {
-            "scale": {"threads": 128, "shared": 64, "registers": 32, "spills": 0},
-            "add": {"threads": 64, "shared": 0, "registers": 32, "spills": 0},
-        }}
-        for k, chip in enumerate(chips)
-    ]  # fmt: skip
-    facts = {"images": images, "alignment": [["argument", 0, 16], ["buffer", 1, 16]]}
-    return Bundle(",".join(chips), PLAN, b"ampehopp"[: 4 * len(chips)], facts)
-
-
-BUNDLE = bundle_for(*CHIPS["NVIDIA"])
-FACTS = BUNDLE.facts
-
-
-@pytest.fixture(autouse=True)
-def no_libraries(monkeypatch):
-    for name in ("torch", "cupy"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    FakeArray.living.clear()
-
-
-@pytest.fixture(params=CHIPS)
-def maker(request):
-    return request.param
-
-
-@pytest.fixture
-def gpu(maker):
-    made = FakeGpu(KERNELS, maker, DEVICES[maker], OWN_SHARED[maker])
-    yield made
-    assert not made.failures and not made.inside and not made.events
-
-
-@pytest.fixture
-def run(gpu, maker):
-    return GpuExecutable(bundle_for(*CHIPS[maker]).to_bytes(), gpu.driver)
-
+pytestmark = pytest.mark.usefixtures("no_libraries")
 
 # what only one maker's driver or code has
 nvidia = pytest.mark.parametrize("maker", ["NVIDIA"], indirect=True)
 amd = pytest.mark.parametrize("maker", ["AMD"], indirect=True)
-
-
-def numbers(rows, dtype="f2"):
-    made = aligned((rows, 8), dtype)
-    made[:] = np.random.default_rng(rows).standard_normal((rows, 8))
-    return made
-
-
-def arrays(rows=10, kind=FakeArray, **options):
-    """x, y, an output and a workspace."""
-    scratch = aligned(((rows * 32 + 255) // 256 * 256,), "u1")
-    made = [numbers(rows), numbers(rows + 1)[:rows], aligned((rows, 8), "f2"), scratch]
-    return [kind(a, **options) for a in made]
 
 
 STREAM = 0x7F01_2345_6789  # handles are addresses
@@ -380,85 +287,6 @@ def test_tensor_maps_of_rows_that_are_not_whole_panels(gpu, monkeypatch):
     ]
 
 
-# ---- protocols and libraries
-
-
-KINDS = {"NVIDIA": 2, "AMD": 10}  # DLPack's kDLCUDA, kDLROCM
-
-
-@pytest.mark.parametrize("versioned", [True, False])
-def test_dlpack(run, gpu, maker, versioned):
-    x, y, out, scratch = arrays(10, FakeDlpack, versioned=versioned, where=KINDS[maker])
-    run(x, y, 1.0, out=out, workspace=scratch, stream=12)
-    assert np.array_equal(out.array, (x.array.astype("f4") + y.array).astype("f2"))
-    assert x.streams == y.streams == [12]
-    run(x, y, 1.0, out=out, workspace=scratch)
-    run.requirements(x, y, 1.0)
-    default = {"NVIDIA": 1, "AMD": 0}[maker]  # how the default stream is spelled
-    assert x.streams == [12, default, -1]  # -1: no waiting
-
-
-def test_dlpack_refusals(run, gpu, maker):
-    kind = KINDS[maker]
-    x, y, out, scratch = arrays(10, FakeDlpack, where=kind)
-    with pytest.raises(ArgumentError, match=r"x is on .*not on a GPU"):
-        run(FakeDlpack(x.array, where=1), y, 1.0, out=out, workspace=scratch)
-    with pytest.raises(ArgumentError, match="out is read-only"):
-        run(x, y, 1.0, out=FakeDlpack(out.array, readonly=True, where=kind), workspace=scratch)
-    immutable = type("Array", (FakeDlpack,), {"__module__": "jaxlib._jax"})
-    with pytest.raises(ArgumentError, match="out is read-only"):
-        run(x, y, 1.0, out=immutable(out.array, where=kind), workspace=scratch)
-    run(immutable(x.array, where=kind), y, 1.0, out=out, workspace=scratch)
-    with pytest.raises(ArgumentError, match="pass out="):
-        run(x, y, 1.0)
-
-
-def test_the_producer_of_an_array_is_waited_for(run, gpu):
-    x, y, out, scratch = arrays(10)
-    x.stream, y.stream = 44, 1
-    run(x, y, 1.0, out=out, workspace=scratch, stream=9)
-    here = gpu.context(0)
-    assert gpu.waits == [(here, 9, 44), (here, 9, 0)]
-    gpu.waits.clear()
-    run(x, y, 1.0, out=out, workspace=scratch, stream=44)
-    run.prepare(x, y, 1.0, out=out, workspace=scratch)
-    assert gpu.waits == [(here, 44, 0), (here, 0, 44)]
-
-
-def test_torch(run, gpu, maker, monkeypatch):
-    torch = fake_torch(current=77, hip="6.4" if maker == "AMD" else None)
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    x, y, out, scratch = arrays(10, FakeTensor)
-    got = run(x, y, 1.0)
-    assert np.array_equal(got.array, (x.array.astype("f4") + y.array).astype("f2"))
-    assert torch.made == [((10, 8), "float16", "cuda:0", 77), ((512,), "int8", "cuda:0", 77)]
-    assert {g.stream for g in gpu.launches} == {77}
-    run(x, y, 1.0, out=out, workspace=scratch)
-    assert len(torch.made) == 2, "the caller gave all memory"
-    run(x, y, 1.0, out=out)
-    assert torch.made[2:] == [((512,), "int8", "cuda:0", 77)], "all but the workspace"
-    stream = type("Stream", (), {"cuda_stream": 5})()
-    run(x, y, 1.0, stream=stream)
-    assert gpu.launches[-1].stream == 5 and torch.made[-1][-1] == 5  # memory of that stream
-    x.is_cuda = False
-    x.device = "cpu"
-    with pytest.raises(ArgumentError, match="x is on cpu, not on a GPU"):
-        run(x, y, 1.0)
-
-
-def test_cupy(run, gpu, monkeypatch):
-    cupy = fake_cupy(current=55)
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    x, y, _, _ = arrays(10, CupyArray)
-    got = run(x, y, 1.0)
-    assert isinstance(got, CupyArray) and gpu.launches[-1].stream == 55
-    assert cupy.made == [(0,), (0,)]  # on that device, on the current stream
-    stream = type("Stream", (), {"__cuda_stream__": lambda self: (0, 6)})()
-    run(x, y, 1.0, stream=stream)
-    assert gpu.launches[-1].stream == 6
-    assert [x.__cuda_stream__() for (x,) in cupy.made if x != 0] == [(0, 6)] * 2
-
-
 # ---- results that are arguments, or other shapes of one array
 
 
@@ -504,45 +332,6 @@ def test_constants_are_stored_once_a_context(gpu, maker):
         run(x, unused, 2.0, out=out, workspace=scratch)
     assert [context for context, _ in gpu.stored] == [gpu.context(0), gpu.context(1)]
     assert np.array_equal(out.array, (x.array.astype("f4") * 2 + y).astype("f2"))
-
-
-# ---- what is imported
-
-PROBE = """
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch_mlir", "mlir", "torch", "llvmlite", "cuda"):
-            raise ImportError(name)
-
-sys.meta_path.insert(0, Refuse())
-import test_gpu_executable as t
-from pathlib import Path
-
-from neptune_mlir.driver.kernel import Kernel
-
-Path({path!r}).write_bytes(t.BUNDLE.to_bytes())
-run = Kernel.load({path!r})._executable
-run._given_driver = t.FakeGpu(t.KERNELS).driver
-x, y, out, scratch = t.arrays(10)
-run(x, y, 1.0, out=out, workspace=scratch)
-assert t.np.array_equal(out.array, (x.array.astype("f4") + y.array).astype("f2"))
-assert not [m for m in sys.modules if m.startswith("neptune_mlir.ir.bindings")]
-"""
-
-
-def test_running_imports_no_compiler(tmp_path):
-    from pathlib import Path
-
-    here = Path(__file__)
-    folders = map(str, (here.parent, here.parents[2], *filter(None, sys.path)))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    text = PROBE.format(path=str(tmp_path / "axpy.bundle"))
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @nvidia

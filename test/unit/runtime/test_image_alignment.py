@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from test_gpu_executable import BUNDLE, FACTS, KERNELS, PLAN, arrays
-
 from neptune_mlir.runtime.gpu import GpuExecutable
+from support.chips.axpy import BUNDLE, FACTS, KERNELS, PLAN, arrays
 from support.chips.fake_drivers import FakeGpu
 from support.chips.fake_gpu import FakeArray, aligned
 

@@ -5,9 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from neptune_mlir.errors import ToolError
+from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan, describe, evaluate
+from neptune_mlir.runtime.cpu_entry import word
+from neptune_mlir.runtime.parameters import c_scalar
+from neptune_mlir.runtime.plan import (
+    GPU_NUMBERS,
+    NUMBERS,
+    Argument,
+    Buffer,
+    Launch,
+    Plan,
+    describe,
+    evaluate,
+)
 
 PLAN = Plan(
     "f",
@@ -74,3 +85,13 @@ def test_damaged_bundles_are_refused(damage):
         data.clear()
     with pytest.raises(ToolError):
         Bundle.from_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", *GPU_NUMBERS])
+def test_every_type_of_number_is_passed_or_refused(dtype):
+    for types, passed in ((NUMBERS, word), (GPU_NUMBERS, c_scalar)):
+        if dtype in types:
+            passed(dtype, 1)
+        else:
+            with pytest.raises(ArgumentError, match=f"scalars of type {dtype} cannot be passed"):
+                passed(dtype, 1)

@@ -214,3 +214,20 @@ def test_tensors_that_do_not_run_along_their_last_dimension(interpreted):
         for op in (door.attention, SDPA)
     )
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_bits_that_are_the_same_in_every_run(asked, monkeypatch):
+    """Where torch asks for them, no kernel for Hopper adds to a result in any order."""
+    seen = []
+
+    def watched(program, target, knobs=None):
+        seen.append(knobs)
+        return None
+
+    monkeypatch.setattr(gradients.op, "compile", watched)
+    monkeypatch.setattr(gradients.op, "target_of", lambda device: "sm_90a")
+    q = torch.empty(1, 2, 64, 64, dtype=torch.float16, device="meta")
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: asked)
+    gradients.backward_of(q, q, q, None, "", 0.125, True, False, [True] * 3)
+    assert seen == [{"joined": 0} if asked else None]

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from neptune_mlir.algebra.numerics.accuracy import EPSILON
+from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Kernel, Source
 from neptune_mlir.frontend import notation as N

@@ -11,7 +11,7 @@ from neptune_mlir.analysis.tiles import foralls, load_window, nested
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines import gpu
+from neptune_mlir.pipelines import common, gpu
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.transforms.hopper.partition_warps import partition_warps, producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import loads_of
@@ -27,7 +27,7 @@ def assigned():
                   flags=re.DOTALL)  # fmt: skip
     module = parse(text)
     steps = (*gpu.CLEAN, Step("specialize-warps"), Step("assign-layouts", {"target": "sm_90a"}))
-    gpu.run(module, steps)
+    common.run(module, steps)
     return module
 
 
