@@ -16,6 +16,8 @@ from typing import Any
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.ir.bindings import ir
 
+POLLS = 64  # without a look at the clock
+
 
 def asm(
     text: str, constraints: str, operands: Sequence[Any] = (), result: Any = None,
@@ -31,6 +33,20 @@ def asm(
         },
     )  # fmt: skip
     return None if result is None else made.results[0]
+
+
+def polls(poll: str, timeout: str) -> str:
+    """Inline PTX that does `poll` until that sets the predicate p, `timeout` milliseconds (an
+    operand) at most; then the kernel ends in an error. (To read the clock takes about as long as a
+    poll, so it is read where many have failed, for the first time then.)"""
+    return (
+        "{\n.reg .pred q;\n.reg .b32 n;\n.reg .b64 t, u;\nmov.b64 u, 0;\nmov.b32 n, 0;\n"
+        f"LATE_${{:uid}}:\n{poll}@p bra THERE_${{:uid}};\n"
+        f"add.u32 n, n, 1;\nsetp.lt.u32 q, n, {POLLS};\n@q bra LATE_${{:uid}};\n"
+        "mov.b32 n, 0;\nmov.u64 t, %globaltimer;\nsetp.ne.u64 q, u, 0;\n@q bra ON_${:uid};\n"
+        f"mul.wide.u32 u, {timeout}, 1000000;\nadd.u64 u, u, t;\n"
+        "ON_${:uid}:\nsetp.gt.u64 q, t, u;\n@q trap;\nbra LATE_${:uid};\nTHERE_${:uid}:\n}\n"
+    )
 
 
 # ---- barriers
@@ -143,12 +159,9 @@ def await_count(address: Any, passed: Any, timeout: Any) -> None:
     before it is there, for the copy engine as well. After `timeout` milliseconds the kernel ends
     in an error. (All i32 values but the address.)"""
     asm(
-        "{\n.reg .pred p;\n.reg .b32 v;\n.reg .b64 t, u;\n"
-        "mul.wide.u32 u, $2, 1000000;\nmov.u64 t, %globaltimer;\nadd.u64 u, u, t;\n"
-        "LATE_${:uid}:\nld.acquire.sys.global.b32 v, [$0];\n"
-        "setp.gt.s32 p, v, $1;\n@p bra THERE_${:uid};\n"
-        "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\n"
-        "bra LATE_${:uid};\nTHERE_${:uid}:\nfence.proxy.async.global;\n}",
+        "{\n.reg .pred p;\n.reg .b32 v;\n"
+        + polls("ld.acquire.sys.global.b32 v, [$0];\nsetp.gt.s32 p, v, $1;\n", "$2")
+        + "fence.proxy.async.global;\n}",
         "l,r,r", [address, passed, timeout],
     )  # fmt: skip
 

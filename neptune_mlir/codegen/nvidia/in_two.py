@@ -4,16 +4,17 @@
 The producer of a specialised kernel brings each tile from the array that it lies in: of both there
 are tensor maps. One of the arrays may be on its way from another device when the kernel begins. A
 word in memory counts what of it has come: *lanes* (points of the dimensions in front of that one,
-in order), or positions of all lanes, from the last one down. Before the first tile of that array
-that a program reads, and where further ones may not be there yet, the producer waits until the word
-counts the tile. Streams that a mask ends run backward (`lower-to-tiles`), to the first array.
+in order), or positions of all lanes, from the last one down, in two steps. So a loop of the
+producer runs in *stretches*: tiles of one array that come at once. In front of each it waits until
+the word counts all of it; within, a tile costs what it does in one array, for what a tile takes
+beside that is time in which a slot is free. Streams that a mask ends run backward
+(`lower-to-tiles`), to the first array.
 
 The launch passes, of each such argument: where the second array begins along the dimension, the
 address of the word, between which positions it matters, milliseconds after which the kernel ends in
 an error, how many positions the first of two steps has (0: lanes are counted), how much a position
 counts, how many points come longest first (`program_order`), and how much a step along each
-dimension in front counts. Nothing here is divided: a producer that is late keeps all others
-waiting.
+dimension in front counts.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from neptune_mlir.dialects.op_names import PUT
 from neptune_mlir.ir.bindings import ir
 
 if TYPE_CHECKING:
+    from neptune_mlir.codegen.gpu.scalars import Scalars
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
 NUMBERS = 7  # i32 values of an argument, but for those of its lanes
+MOST = 1 << 30  # positions
 
 
 @dataclass
@@ -84,26 +87,51 @@ class InTwo:
         """How many points come longest first: 0 where nobody said."""
         return self.values[NUMBERS]
 
-    def place_tile(self, kernel: SpecializedWriter, offsets: list[Any], first: Any) -> Any:
-        """Wait for what a tile at `offsets` is made of, and let them count from the start of its
-        array. Whether that is the second one. `first`: whether no tile came before."""
+    def enter(self, kernel: SpecializedWriter, offsets: list[Any]) -> OneArray:
+        """The stretch that a tile at `offsets` is of; all of it is there then."""
         s, (word, begin, low, high, timeout, step, row, _, *lanes) = kernel.s, self.values
-        at = offsets[self.dim]
+        at = s.value(offsets[self.dim])
         low, high, begin, step, row = (s.value(x) for x in (low, high, begin, step, row))
+        behind = s.less(s.sub(begin, 1), at)
+        origin = s.select(behind, begin, s.value(0))
+        cut = s.value(s.sub(high, step))
+        above = s.less(s.sub(cut, 1), at)  # of two steps the first one
+        start = s.value(s.select(above, s.value(s.maximum(origin, cut)), origin))
+        end = s.select(behind, s.value(MOST), begin)
+        end = s.select(above, end, s.value(s.minimum(s.value(end), cut)))
         with under(s, s.both(s.less(s.sub(low, 1), at), s.less(at, high))):
-            left = s.value(s.sub(high, at))  # positions, those of the tile the first ones
-            before = s.value(s.sub(left, self.rows))
-            passed = s.mul(s.sub(left, 1), row)
+            passed = s.mul(s.sub(s.sub(high, start), 1), row)
             for offset, each in zip(offsets, lanes, strict=False):
                 passed = s.add(passed, s.mul(offset, s.value(each)))
-            ends = s.op("arith.ori", [s.equal(at, low), s.less(before, 1)], s.i1)
-            second = s.both(s.less(step, left), s.less(before, s.add(step, 1)))
-            ends = s.op("arith.ori", [ends, second], s.i1)
-            with under(s, s.op("arith.ori", [ends, first], s.i1)):
-                hopper.await_count(word, s.value(passed, s.i32), timeout)
-        behind = s.less(s.sub(begin, 1), at)
-        offsets[self.dim] = s.value(s.sub(at, s.select(behind, begin, s.value(0))))
-        return behind
+            hopper.await_count(word, s.value(passed, s.i32), timeout)
+        return OneArray(self.dim, behind, origin, start, s.value(end), at)
+
+
+@dataclass(frozen=True)
+class OneArray:
+    """A stretch: positions from `start` to `end`, of one array, that come at once; `at`: of a tile
+    in it. Those of its array begin at `origin`; `behind`: whether that is the second one."""
+
+    dim: int
+    behind: Any
+    origin: Any
+    start: Any
+    end: Any
+    at: Any
+
+    def left(self, s: Scalars, following: Any, step: Any) -> Any:
+        """How far a loop runs from the tile at hand to the stretch's end, `step` by `step`; where
+        the tile behind it is `following`."""
+        back = s.add(s.sub(self.at, self.start), step)
+        back = s.sub(back, s.mod(s.sub(self.at, self.start), step))
+        ahead = s.sub(self.end, self.at)
+        still = s.value(MOST)
+        found = s.select(s.less(self.at, following), s.value(ahead), still)
+        return s.select(s.less(following, self.at), s.value(back), found)
+
+    def place(self, s: Scalars, offsets: list[Any]) -> None:
+        """Let the offsets of a tile count from the start of its array."""
+        offsets[self.dim] = s.value(s.sub(offsets[self.dim], self.origin))
 
 
 def _reads(op: Any, forall: Any) -> bool:

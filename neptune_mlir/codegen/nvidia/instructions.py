@@ -17,7 +17,7 @@ from neptune_mlir.codegen.gpu.guarded import GuardedAccess
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.codegen.nvidia import guarded
-from neptune_mlir.codegen.nvidia.hopper import asm, every_lane, unknown
+from neptune_mlir.codegen.nvidia.hopper import asm, every_lane, polls, unknown
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.targets.gpu import MatrixInstruction
 from neptune_mlir.targets.nvidia import NvidiaTarget
@@ -95,14 +95,11 @@ class Nvidia(Chip):
     def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
         # nobody waits for what is added: an answer from the other device takes a microsecond
         asm(
-            "{\n.reg .pred p;\n.reg .b32 v;\n.reg .b64 t, u;\n"
+            "{\n.reg .pred p;\n.reg .b32 v;\n"
             "setp.ne.b32 p, $3, 0;\n@p bra MET_${:uid};\n"
-            "mul.wide.u32 u, $2, 1000000;\nmov.u64 t, %globaltimer;\nadd.u64 u, u, t;\n"
             "red.release.sys.global.add.u32 [$1], 1;\n"
-            "WAIT_${:uid}:\nld.acquire.sys.global.b32 v, [$0];\n"
-            "setp.ne.b32 p, v, 0;\n@p bra TOLD_${:uid};\n"
-            "mov.u64 t, %globaltimer;\nsetp.gt.u64 p, t, u;\n@p trap;\nbra WAIT_${:uid};\n"
-            "TOLD_${:uid}:\nred.relaxed.sys.global.add.u32 [$0], -1;\n"
+            + polls("ld.acquire.sys.global.b32 v, [$0];\nsetp.ne.b32 p, v, 0;\n", "$2")
+            + "red.relaxed.sys.global.add.u32 [$0], -1;\n"
             "MET_${:uid}:\n}",
             "l,l,r,r,~{memory}", [own, other, timeout, thread],
         )  # fmt: skip

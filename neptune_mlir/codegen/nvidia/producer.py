@@ -26,6 +26,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
 
 if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.in_two import OneArray
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
 LINE = 128  # bytes of a cache
@@ -99,7 +100,7 @@ class Producer:
 
     def __init__(self, kernel: SpecializedWriter):
         self.kernel = kernel
-        self.first = kernel.s.constant(1, kernel.s.i1)  # whether an iteration is a loop's first
+        self.stretches: dict[int, OneArray] = {}  # of tensors in two arrays, in a loop
 
     def write_program(self, block: Any) -> None:
         """The producer's part of one program. What its loops look up, and what says how long they
@@ -123,16 +124,27 @@ class Producer:
     def _put_all(self, op: Any) -> None:
         """A loop of the producer."""
         kernel, block, rings = self.kernel, op.regions[0].blocks[0], self.kernel.rings
-        s = kernel.s
         groups = rings.advancing(op)
         if not groups:
             return
         puts = [o.operation for o in block.operations if o.operation.name == PUT]
-        loop = scf.ForOp(*(kernel.scalar(v) for v in op.operands), rings.values(groups))
+        numbers = {kernel.signature.tensors.index(source_of(kernel.forall, p).tensor): p
+                   for p in puts}  # fmt: skip
+        twos = {n: p for n, p in numbers.items() if n in kernel.in_two}
+        low, high, step = (kernel.scalar(v) for v in op.operands)
+        if twos:
+            self._in_stretches(op, twos, (low, high, step), groups)
+        else:
+            rings.bind(groups, self._iterate(op, (low, high, step), groups))
+
+    def _iterate(self, op: Any, span: Sequence[Any], groups: Sequence[Any]) -> list[Any]:
+        """The iterations of a loop in a span; the positions of rings behind them."""
+        kernel, block, rings = self.kernel, op.regions[0].blocks[0], self.kernel.rings
+        s = kernel.s
+        puts = [o.operation for o in block.operations if o.operation.name == PUT]
+        loop = scf.ForOp(*span, rings.values(groups))
         with s.scope(loop.body):
             kernel.scalars[block.arguments[0]] = loop.induction_variable
-            outer = self.first
-            self.first = s.equal(loop.induction_variable, kernel.scalar(op.operands[0]))
             rings.bind(groups, list(loop.inner_iter_args))
             first = rings.rings[puts[0].operands[0]] if len(puts) > 1 else None
             begun = rings.positions[puts[0].operands[0], 0] if first else None
@@ -142,8 +154,38 @@ class Producer:
                     # tiles that the block's first wgmma waits for
                     hopper.wait_barrier(kernel.address(first.full), s.constant(0, s.i32))
             scf.YieldOp(rings.values(groups))
-        self.first = outer
-        rings.bind(groups, list(loop.results))
+        return list(loop.results)
+
+    def _in_stretches(
+        self, op: Any, twos: dict[int, Any], span: Sequence[Any], groups: Sequence[Any]
+    ) -> None:  # fmt: skip
+        """A loop whose tiles lie in two arrays (`in_two`): a loop for each stretch of one of them,
+        in which nothing is asked of a tile."""
+        kernel, rings, (low, high, step) = self.kernel, self.kernel.rings, span
+        s, variable = kernel.s, op.regions[0].blocks[0].arguments[0]
+        begun = [low, *rings.values(groups)]
+        kinds = [v.type for v in begun]
+        loop = scf.WhileOp(kinds, begun)
+        before, after = (r.blocks.append(*kinds) for r in loop.operation.regions)
+        with s.scope(before):
+            scf.ConditionOp(s.less(before.arguments[0], high), list(before.arguments))
+        with s.scope(after):
+            at, *positions = after.arguments
+            end = high
+            for number, put in twos.items():
+                window, two = source_of(kernel.forall, put), kernel.in_two[number]
+                there = []
+                for value in (at, s.value(s.add(at, step))):
+                    kernel.scalars[variable] = value
+                    there.append(list(kernel.window(window).offsets))
+                found = self.stretches[number] = two.enter(kernel, there[0])
+                size = s.constant_of(step)
+                left = found.left(s, there[1][two.dim], step if size is None else int(size))
+                end = s.value(s.minimum(end, s.value(s.add(at, left))))
+            rings.bind(groups, positions)
+            scf.YieldOp([end, *self._iterate(op, (at, end, step), groups)])
+            self.stretches.clear()
+        rings.bind(groups, list(loop.results)[1:])
 
     def _put(self, op: Any) -> None:
         kernel, rings, window = self.kernel, self.kernel.rings, source_of(self.kernel.forall, op)
@@ -157,7 +199,9 @@ class Producer:
         two, behind = kernel.in_two.get(number), None
         if two:  # what is not there, is waited for before room is
             offsets = list(kernel.window(window).offsets)
-            behind = two.place_tile(kernel, offsets, self.first)
+            stretch = self.stretches.get(number) or two.enter(kernel, offsets)
+            stretch.place(s, offsets)
+            behind = stretch.behind
         slot, parity = rings.slot(ring, rings.take((op.operands[0], 0)))
         free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
         hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.empty)), free)

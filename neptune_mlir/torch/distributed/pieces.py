@@ -12,6 +12,10 @@ import torch
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.shards.plan import ShardArray, ShardPart
 
+DTYPES = {
+    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
+    "i1": torch.bool, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64,
+}  # fmt: skip
 Kinds = Sequence[tuple[tuple[int, ...], torch.dtype]]
 
 

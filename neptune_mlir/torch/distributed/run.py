@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import ArgumentError, UsageError
-from neptune_mlir.runtime.shards.in_two import ArraysInTwo
-from neptune_mlir.runtime.shards.layout import Call, ShardLayout
-from neptune_mlir.runtime.shards.order import LeftOver
+from neptune_mlir.runtime.shards.layout import ShardLayout
 from neptune_mlir.runtime.shards.plan import (
     FEW,
     ChainLink,
@@ -43,26 +41,21 @@ from neptune_mlir.torch.distributed.exchange import (
     RingGifts,
     all_gather,
     answering,
-    groups_of,
 )
 from neptune_mlir.torch.distributed.kernels import ShardKernels, call
 from neptune_mlir.torch.distributed.pieces import (
+    DTYPES,
     by_name,
     bytes_of,
     ends_of,
     extents_of,
     narrow,
-    side_by_side,
     start_of,
     unpacked,
 )
+from neptune_mlir.torch.distributed.together import AUTO, JOIN, TogetherCall
 
-_DTYPES = {
-    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
-    "i1": torch.bool, "i8": torch.int8, "i32": torch.int32, "i64": torch.int64,
-}  # fmt: skip
 _SCHEDULES = 64  # that a kernel keeps
-AUTO, TOGETHER, CARRY, JOIN = "auto", "together", "carry", "join"  # forms of a call
 Slots: TypeAlias = Sequence[torch.Tensor] | torch.Tensor  # parts, one after the other
 
 
@@ -111,7 +104,7 @@ class ShardedKernel:
                 f"{len(arguments)}"
             )
         layouts = layouts or self.layouts or self._asked(arguments)
-        return _ShardCall(self, arguments, self._schedule(layouts)).run()
+        return ShardCall(self, arguments, self._schedule(layouts)).run()
 
     def _schedule(self, layouts: Mapping[str, ShardLayout]) -> ShardSchedule:
         key = tuple(layouts[a] for a in self.plan.axes)
@@ -133,7 +126,7 @@ class ShardedKernel:
         return {a: ShardLayout.contiguous(n) for a, n in zip(self.plan.axes, lengths, strict=True)}
 
 
-class _ShardCall:
+class ShardCall:
     """One call: the buffers of the parts, and what is done when."""
 
     def __init__(self, kernel: ShardedKernel, arguments: Sequence[Any], schedule: ShardSchedule):
@@ -164,8 +157,8 @@ class _ShardCall:
         results: dict[str, torch.Tensor] = {}
         if self.gathers:
             self._at_once(results)
-        elif self._is_together():
-            self._together(results)
+        elif (together := TogetherCall(self)).is_possible():
+            together.run(results)
         elif self.plan.carries and self.kernel.form != JOIN:
             self._along(results)
         else:
@@ -185,7 +178,7 @@ class _ShardCall:
 
     def _buffer(self, part: ShardPart, count: int, owner: int) -> torch.Tensor:
         shape = [count, *self._shape(part.axes, owner)]
-        return torch.empty(shape, dtype=_DTYPES[part.dtype], device=self.device)
+        return torch.empty(shape, dtype=DTYPES[part.dtype], device=self.device)
 
     # one sharded axis
 
@@ -195,11 +188,11 @@ class _ShardCall:
         for array in self.plan.here:
             shape = self._shape(array.axes or (), self.rank)
             results[array.name] = torch.empty(
-                shape, dtype=_DTYPES[array.dtype], device=self.device
+                shape, dtype=DTYPES[array.dtype], device=self.device
             )
         counts = [self.schedule.count(axis, r, [r]) for r in range(self.size)]
         room = max(1, *counts)
-        kinds = [((room, *self._shape(p.axes, self.rank)), _DTYPES[p.dtype])
+        kinds = [((room, *self._shape(p.axes, self.rank)), DTYPES[p.dtype])
                  for p in self.plan.parts]  # fmt: skip
         packed = Gather(bytes_of(kinds), self.group, self.device, self.copies)
         mine = unpacked(packed.mine, kinds)
@@ -231,9 +224,16 @@ class _ShardCall:
 
     # two sharded axes
 
-    def _exchange(self, counted: bool = False) -> tuple[list[ShardArray], Exchange]:
-        """The arguments that travel, on their way."""
-        moving = [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
+    @property
+    def _moving(self) -> list[ShardArray]:
+        """The arguments that travel."""
+        return [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
+
+    def exchange(
+        self, counted: bool = False, step: Callable[[int], int] = lambda reader: 0
+    ) -> Exchange:
+        """What brings them, which are on their way then (see `Offer`)."""
+        moving = self._moving
         exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
         self._open.append(exchange)
 
@@ -244,9 +244,9 @@ class _ShardCall:
         exchange.start(Offer(
             [self.arguments[a.name] for a in moving],
             [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
-            counted, self._step_at_once,
+            counted, step,
         ))  # fmt: skip
-        return moving, exchange
+        return exchange
 
     def _needed(self, reader: int, owner: int) -> tuple[int, int]:
         """What a process asks for of an owner's data."""
@@ -254,31 +254,9 @@ class _ShardCall:
             return 0, self.schedule.layouts[self.traveling].lengths[owner]
         return self.schedule.needed(reader, owner)
 
-    def _step_at_once(self, reader: int) -> int:
-        """How many positions of all lanes a process gets first; 0: it gets lanes."""
-        return self.schedule.step_at_once(reader, self._lanes)
-
-    def _last_lanes(self, coming: Sequence[torch.Tensor]) -> int:
-        """See `ShardSchedule.last_lanes`."""
-        if not self._multiprocessors:
-            return 0
-        groups = groups_of(self._lanes, sum(x.numel() * x.element_size() for x in coming))
-        return self.schedule.last_lanes(self.rank, self._lanes, groups, self._multiprocessors)
-
-    @property
-    def _multiprocessors(self) -> int:
-        if self.device.type != "cuda":
-            return 0
-        return torch.cuda.get_device_properties(self.device).multi_processor_count
-
-    @property
-    def _lanes(self) -> int:
-        axes = self.plan.joins[self.traveling].results[0].axes or ()
-        return math.prod(self.extents[a] for a in axes[: axes.index(self.plan.axes[0])])
-
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
-        moving, exchange = self._exchange()
+        moving, exchange = self._moving, self.exchange()
         staying, layouts = self.plan.axes[0], self.schedule.layouts
         got = {self.rank: [self.arguments[a.name] for a in moving]}
         for owner in list(self.schedule.owners(self.rank))[1:]:
@@ -295,7 +273,7 @@ class _ShardCall:
                 [got[owner][k].narrow(dim, at, n) for _, at, n, owner in pieces], dim
             )
         arrays = {r.name: r for r in self.plan.joins[self.traveling].results}
-        self._make(self.traveling, results)
+        self.make(self.traveling, results)
         at = 0
         for start, end in layouts[staying].pieces[self.rank]:
             spans = {staying: (at, at + end - start)}
@@ -307,121 +285,17 @@ class _ShardCall:
             if end > start:
                 call(self.kernels.whole, [*arguments, *numbers.values()], out)
 
-    def _is_together(self) -> bool:
-        """Whether one kernel runs over the data of both devices: every process finds the same."""
-        calls = [self.schedule.together(rank) for rank in range(self.size)]
-        if not all(calls) or self.kernel.form not in (AUTO, TOGETHER):
-            return False
-        moving = [a.axes for a in self.plan.arguments if a.axes and self.traveling in a.axes]
-        front = {axes[: axes.index(self.traveling)] for axes in moving}
-        if len(front) > 1:
-            return False
-        return self.kernels.takes_two if self.copies else self.kernel.form == TOGETHER
-
-    def _together(self, results: dict[str, torch.Tensor]) -> None:
-        """The results, each in one run over the data of both devices, which begins before the
-        other one's have come."""
-        plan, found, rank = self.plan, self.schedule.together(self.rank), self.rank
-        assert found is not None
-        moving, exchange = self._exchange(counted=self.copies)
-        self._make(self.traveling, results)
-        made = {r.name: r.axes for r in plan.joins[self.traveling].results}
-        if isinstance(exchange, CopyExchange):
-            got, word, timeout = exchange.coming(1 - rank)
-        else:
-            got, word, timeout = exchange.get(1 - rank), 0, 0
-        start, end = found.needed
-        theirs = {a.name: narrow(x, a.axes, {self.traveling: (start, end)})
-                  for a, x in zip(moving, got, strict=True)}  # fmt: skip
-
-        def given(a: ShardArray, span: tuple[int, int]) -> Any:
-            """Positions of an argument that travels, of both devices' data one behind the other."""
-            first, second = self.arguments[a.name], theirs[a.name]
-            if not found.own_first:
-                first, second = second, first
-            dim, (low, high) = (a.axes or ()).index(self.traveling), span
-            if high <= found.border:
-                return first.narrow(dim, low, high - low)
-            if low >= found.border:
-                return second.narrow(dim, low - found.border, high - low)
-            pair = (first.narrow(dim, low, found.border - low),
-                    second.narrow(dim, 0, high - found.border))  # fmt: skip
-            if not self.copies:
-                return torch.cat(pair, dim)
-            return ArraysInTwo(pair, dim, int(found.own_first), word, timeout, step, last)
-
-        def is_both(call: Call) -> bool:
-            return found.has_both(call, self.traveling)
-
-        # where all programs that wait run at once, those that wait for nobody are first, and they
-        # take over where these end; else they are first, and the others fill their end
-        rest, calls = self._left_over(), found.calls
-        if rest is not None:
-            calls = tuple(c.on(plan.axes[0], (0, rest.start)) for c in calls)
-        step = self._step_at_once(rank)
-        last = 0 if step else self._last_lanes(list(theirs.values()))
-        beside = self._beside(len(calls) > 1)
-        if isinstance(exchange, CopyExchange) and not step:
-            beside.follow(exchange.side)  # in graphs nothing else says which is first
-        for run in sorted(calls, key=lambda c: is_both(c) == bool(step)):
-            spans = {a: span for a, span in run.spans.items() if a != self.traveling}
-            numbers = plan.numbers(run.starts, self.schedule.sizes)
-            arguments = [
-                given(a, run.spans[self.traveling]) if a.name in theirs
-                else narrow(self.arguments[a.name], a.axes, spans) for a in plan.arguments
-            ]  # fmt: skip
-            out = [narrow(results[n], axes, spans) for n, axes in made.items()]
-            with beside.last() if is_both(run) == bool(step) else beside.first():
-                call(self.kernels.whole, [*arguments, *numbers.values()], out)
-        beside.meet()
-        if rest is not None:
-            self._in_chunks(rest, [self.arguments, self.arguments | theirs], results)
-
-    def _left_over(self) -> LeftOver | None:
-        """What a run together leaves to chunks of both devices' data, which become points of the
-        first axis of all arguments."""
-        axes = [*(a.axes for a in self.plan.arguments), *(p.axes for p in self.plan.parts)]
-        first = {(a or ("",))[0] for a in axes}
-        one = len(first) == 1 and self.extents.get(first.pop()) == 1
-        if not one or not self._multiprocessors:
-            return None
-        return self.schedule.left_over(
-            self.rank, self.kernels.rows, self._lanes, self._multiprocessors
-        )
-
-    def _in_chunks(
-        self, rest: LeftOver, data: Sequence[Mapping[str, Any]], results: dict[str, torch.Tensor]
-    ) -> None:  # fmt: skip
-        """The results of the rows that are left over."""
-        rows, chunks = self.plan.axes[0], rest.chunks
-        spans = {rows: (rest.start, self.extents[rows])}
-        sizes = self.extents | {rows: self.extents[rows] - rest.start}
-        slots: dict[str, list[torch.Tensor]] = {p.name: [] for p in self.plan.parts}
-        for arrays in data:
-            given = [
-                side_by_side(narrow(arrays[a.name], a.axes, spans), a.axes or (), self.traveling,
-                             chunks) for a in self.plan.arguments
-            ]  # fmt: skip
-            made = [
-                torch.empty([chunks, *(sizes[a] for a in p.axes[1:])], dtype=_DTYPES[p.dtype],
-                            device=self.device) for p in self.plan.parts
-            ]  # fmt: skip
-            call(self.kernels.local, given, made)
-            for p, x in zip(self.plan.parts, made, strict=True):
-                slots[p.name] += x.split(1)
-        self._join_slots(self.traveling, len(data) * chunks, slots, spans, results)
-
     def _along(self, results: dict[str, torch.Tensor]) -> None:
         """The results, each run beginning with the parts of those before: parts go from one of two
         buffers to the other."""
         plan, schedule, kernels = self.plan, self.schedule, self.kernels
-        moving, exchange = self._exchange()
-        self._make(self.traveling, results)
+        moving, exchange = self._moving, self.exchange()
+        self.make(self.traveling, results)
         made = {r.name: r.axes for r in plan.joins[self.traveling].results}
         sides = [{p.name: self._buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
         every = [(o, link) for o, links in schedule.chain(self.rank).items() for link in links]
         chained = [link for _, link in every if not link.alone]
-        beside = self._beside(0 < len(chained) < len(every))
+        beside = self.beside(0 < len(chained) < len(every))
 
         def run(owner_data: Mapping[str, Any], link: ChainLink) -> None:
             spans = link.call.spans
@@ -461,7 +335,7 @@ class _ShardCall:
             parts = {name: [x] for name, x in sides[0].items()}
             self._join_stretch(self.traveling, Stretch(span, 1, ()), parts, results)
 
-    def _beside(self, wanted: bool) -> Beside:
+    def beside(self, wanted: bool) -> Beside:
         """Two streams that begin here; the current one for both where they are not wanted."""
         made = self.kernel.beside(self.device if wanted else torch.device("cpu"))
         made.begin()
@@ -471,13 +345,13 @@ class _ShardCall:
         """The parts that this process joins: its own runs' over the traveling axis, all processes'
         over the other."""
         schedule, rank = self.schedule, self.rank
-        moving, exchange = self._exchange()
+        moving, exchange = self._moving, self.exchange()
         leaving = [p for p in self.plan.parts if p.over != self.traveling]
 
         def given(giver: int, reader: int) -> list[tuple[torch.Size, torch.dtype]]:
             return [
                 (torch.Size([schedule.count(p.over, giver, [reader]),
-                             *self._shape(p.axes, reader)]), _DTYPES[p.dtype])
+                             *self._shape(p.axes, reader)]), DTYPES[p.dtype])
                 for p in leaving
             ]  # fmt: skip
 
@@ -540,7 +414,7 @@ class _ShardCall:
         """The results over an axis, stretch by stretch of the positions that keep it."""
         join, kept = self.plan.joins[over], self.schedule.kept(over)
         told = [p for p in self.plan.positions if p.name in join.arguments]
-        self._make(over, results)
+        self.make(over, results)
         pieces = self.schedule.layouts[kept or over].pieces[self.rank]
         cuts = ends_of(pieces) if kept and told else []
         if told and kept is None and len(pieces) > 1:
@@ -548,12 +422,12 @@ class _ShardCall:
         for stretch in self.schedule.stretches(over, self.rank, cuts):
             self._join_stretch(over, stretch, parts, results)
 
-    def _make(self, over: str, results: dict[str, torch.Tensor]) -> None:
+    def make(self, over: str, results: dict[str, torch.Tensor]) -> None:
         """Room for the results over an axis."""
         for array in self.plan.joins[over].results:
             shape = self._shape(array.axes or (), self.rank)
             results[array.name] = torch.empty(
-                shape, dtype=_DTYPES[array.dtype], device=self.device
+                shape, dtype=DTYPES[array.dtype], device=self.device
             )
 
     def _join_stretch(
@@ -570,9 +444,9 @@ class _ShardCall:
             for slot in stretch.missing:
                 slots[slot].fill_(p.empty)
             found[p.name] = slots
-        self._join_slots(over, stretch.count, found, spans, results)
+        self.join_slots(over, stretch.count, found, spans, results)
 
-    def _join_slots(
+    def join_slots(
         self, over: str, count: int, slots: Mapping[str, Sequence[torch.Tensor]],
         spans: Mapping[str, tuple[int, int]], results: Mapping[str, torch.Tensor],
     ) -> None:  # fmt: skip

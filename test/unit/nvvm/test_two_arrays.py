@@ -78,7 +78,7 @@ def test_the_second_array_comes_late(causal, group, resident, rows, cut):
         first = {n + 1: a for n, (a, _) in enumerate(pairs)}
         kernel.come = coming = Coming(kernel, first, True, step)
         np.testing.assert_array_equal(kernel(q, *late), want)
-        assert set(coming.asked) == ({63, min(cut, 128) - 1, cut - 1} if step else {*range(LANES)})
+        assert set(coming.asked) == ({63, cut - 1} if step else {*range(LANES)})
     both = [ArraysInTwo(pair, 2) for pair in pairs]
     kernel.come = None
     np.testing.assert_array_equal(kernel(q, *both), want)

@@ -28,7 +28,7 @@ from neptune_mlir.torch import register, unregister  # noqa: E402
 from neptune_mlir.torch.distributed import exchange  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
 from neptune_mlir.torch.distributed.kernels import ShardKernels  # noqa: E402
-from neptune_mlir.torch.distributed.run import TOGETHER, _ShardCall  # noqa: E402
+from neptune_mlir.torch.distributed.together import TOGETHER, TogetherCall  # noqa: E402
 from support.processes import run  # noqa: E402
 
 LENGTH, DIM = 17, 4
@@ -225,10 +225,10 @@ def left_over(group):
         patch.setattr(order, "TILE", 2)
         patch.setattr(order, "LEAST", 1)
         patch.setattr(plan, "ALIGNED", 1)
-        patch.setattr(_ShardCall, "_multiprocessors", 5)
+        patch.setattr(TogetherCall, "_multiprocessors", 5)
         patch.setattr(ShardKernels, "rows", 2)
-        in_chunks = _ShardCall._in_chunks
-        patch.setattr(_ShardCall, "_in_chunks",
+        in_chunks = TogetherCall._in_chunks
+        patch.setattr(TogetherCall, "_in_chunks",
                       lambda self, rest, *a: (taken.append(rest), in_chunks(self, rest, *a)))
         function = nd.compile(
             ops.attention(head_dim=DIM, v_dim=DIM, dtype="f32"), group, {"i": None, "j": None}
