@@ -15,3 +15,18 @@ func.func @f(%p: f32, %x: f32) -> f32 {
   %sum = arith.addf %product, %x : f32
   return %sum : f32
 }
+
+// What a mask adds -inf to is -inf, an infinity or a NaN too.
+// CHECK-LABEL: func.func @mask
+// CHECK-SAME: (%[[C:.*]]: i1, %[[X:.*]]: f32)
+// CHECK: %[[M:.*]] = arith.select %[[C]]
+// CHECK: %[[GONE:.*]] = arith.cmpf oeq, %[[M]]
+// CHECK: %[[LEFT:.*]] = arith.select %[[GONE]], %{{.*}}, %[[X]]
+// CHECK: arith.addf %[[LEFT]], %[[M]]
+func.func @mask(%c: i1, %x: f32) -> f32 {
+  %zero = arith.constant 0.0 : f32
+  %least = arith.constant 0xFF800000 : f32
+  %mask = arith.select %c, %zero, %least : f32
+  %sum = arith.addf %x, %mask : f32
+  return %sum : f32
+}
