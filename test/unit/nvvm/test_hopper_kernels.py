@@ -365,7 +365,7 @@ def _get_at_once(self, op):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_weights_out_of_range_are_seen(monkeypatch):
-    monkeypatch.setattr(keep_references, "LARGEST", 2.0**40)
+    monkeypatch.setattr(keep_references, "LARGEST_SUM", 2.0**40)
     check("plain", 333, made=NOW)
     with pytest.raises(AssertionError):
         check("rising", 333, made=NOW)
