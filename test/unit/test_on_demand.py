@@ -155,12 +155,12 @@ def test_a_damaged_image_is_made_again(made, empty_cache):
 
 def spread_of(few):
     """A variance. Of weights of which a mask leaves `few`, one is 0 to the last bit, and fused it
-    would be noise."""
+    would be noise. (Of a size that no other test has: a process remembers verdicts.)"""
     p = N.Program("spread")
-    i, j = p.axis("i", 5), p.axis("j", 37)
+    i, j = p.axis("i", 7), p.axis("j", 43)
     x, keep = p.input("x", i, j)[i, j], p.input("w", i, j, dtype="i1")[i, j] if few else True
     e = N.exp(x * 2.0 - N.max(x, j)) if few else x
-    count = N.cast(N.sum(N.cast(keep, "i64"), j), "f32") if few else 37.0
+    count = N.cast(N.sum(N.cast(keep, "i64"), j), "f32") if few else 43.0
     kept = (lambda y: N.where(keep, y, 0.0)) if few else lambda y: y
     d = e - N.sum(kept(e), j) / count
     p.output(N.sum(kept(d * d), j) / count, i)
