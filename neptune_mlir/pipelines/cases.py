@@ -12,7 +12,8 @@
 * Short parts: where tiles of rows begin with a sequence (`cut-rows`), and sequences and their keys
   have no more than two tiles in the mean, or there is one, tiles are those of one row of rows.
 * Few rows (`neptune.few_rows`): where tiles of fewer rows leave most of the chip idle or hold all
-  rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`).
+  rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`); so it
+  is in large tiles that do not keep the chip busy, where numbers of rows are joined.
 * Merged rows (`merge-rows`): where rows lie along two axes, and a call has few along each. The
   tiles are as small as they can be without reading anything more often.
 * Few tiles (`short_calls`): where programs visit so few that no kernel looks for live ones before.
@@ -231,7 +232,9 @@ def product_tiles(product: Product) -> tuple[Case, ...]:
 
 def cut_products(product: Product, schedule: str, others: Sequence[Case]) -> tuple[Case, ...]:
     """Calls that sums in chunks are the fastest for, then `others` that are for fewer rows than
-    such tiles have."""
+    such tiles have; all of them, where a program runs through the columns of its rows."""
+    if product.streamed and schedule == "streamed":
+        return tuple(others)
     _, cut = tiles_worth(product)
     made = [
         Case(f"rows:{t.rows}", schedule=IN_CHUNKS.get(schedule, "private"), product=product, tile=t)
@@ -413,6 +416,8 @@ class Conditions:
             rule = self._by_time(case, launch.grid[0])
         else:
             rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
+            if not case.merged and 2 * PORTABLE in self._cut and case.rows >= PORTABLE:
+                rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
         self._chunks[key] = rule, launch.grid
         return rule
 
@@ -436,8 +441,8 @@ class Conditions:
     def _in_chunks(self, case: Case, tiles: Expression) -> Expression:
         """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
 
-        * the largest tiles: where these leave half of the multiprocessors idle, of plain products;
-          else three quarters;
+        * the largest tiles: where these leave half of the multiprocessors idle, or are those of the
+          program for any call, and do not keep them busy; where there are none, three quarters;
         * those of half as many rows: where they hold all rows, and are no more than
           multiprocessors;
         * small ones: no more than the program for any call has, so nothing is loaded more often; or
@@ -449,7 +454,7 @@ class Conditions:
         self._cut[rows] = tiles
         whole, chip = _programs(self._plan), ["multiprocessors"]
         if rows > PORTABLE:
-            return ["le", ["mul", 2, tiles], chip]
+            return _idle(tiles) if tiles == whole else ["le", ["mul", 2, tiles], chip]
         if rows > SMALL:
             if 2 * PORTABLE in larger:
                 return ["and", ["le", tiles, larger[2 * PORTABLE]], ["le", tiles, chip]]
@@ -484,8 +489,7 @@ class Conditions:
             fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
             half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
             rule = ["or", half, ["le", ["mul", 4, tiles], ["multiprocessors"]]]
-            if tiles == whole:
-                rule = ["lt", ["mul", BUSY[1], tiles], ["mul", BUSY[0], _places(tiles)]]
+            rule = _idle(tiles) if tiles == whole else rule
             self._largest = tiles, case.condition or rule
             return self._largest[1]
         largest, rule = self._largest
@@ -535,6 +539,11 @@ def few(case: Case, plan: Plan, variant: Plan) -> Expression:
     at_once = ["le", _programs(variant), ["mul", case.blocks, multiprocessors]]
     fits = ["and", ["le", case.length, SHORT], at_once]
     return fits if case.short else ["or", idle, fits]
+
+
+def _idle(tiles: Expression) -> Expression:
+    """Whether programs of so many tiles do not keep the multiprocessors busy."""
+    return ["lt", ["mul", BUSY[1], tiles], ["mul", BUSY[0], _places(tiles)]]
 
 
 def _places(tiles: Expression) -> Expression:

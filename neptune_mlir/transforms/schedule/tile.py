@@ -554,16 +554,18 @@ def _few_rows(
     op: Any, nests: Sequence[FusedNest], row: int, shared: dict[int, int], wishes: Wishes
 ) -> dict[int, int]:
     """The tile that gives a product of one row, along `row`, more of them. Where only a call says
-    how many rows there are, a stream gets a note of sizes for calls with few; one of products that
-    sum over nothing but the stream of larger ones too, for only there programs repeat no work.
-
-    `shared`: axes of which so many points read the same operand. As many of the points become
-    rows as fit the rows of instructions; else the one row is padded to the least.
+    how many rows there are, a stream gets a note of sizes for calls with few; of larger ones too
+    where products sum over it alone (no program repeats work) or not (numbers of rows are joined,
+    of known rows too). `shared`: axes of which so many points read the same operand. As many as fit
+    the rows of instructions become rows; else the one row is padded to the least.
     """
     extent, least = op.domain[row], wishes.least
-    if extent == DYNAMIC and isinstance(op, N.StreamOp) and not wishes.rows:
-        plain = all({*nest.reduced_axes} <= {op.axis.value} for nest, *_ in contractions(nests))
-        FEW_ROWS.set(op.operation, (2 * FEW[0], *FEW) if plain else FEW)
+    if isinstance(op, N.StreamOp) and not wishes.rows:
+        summed, streamed = [{*n.reduced_axes} for n, *_ in contractions(nests)], op.axis.value
+        numbers = all(streamed not in axes for axes in summed)
+        large = (2 * FEW[0],) if numbers or all(x <= {streamed} for x in summed) else ()
+        if extent == DYNAMIC or (summed and numbers and extent > 2 * FEW[0]):
+            FEW_ROWS.set(op.operation, (*large, *FEW) if extent == DYNAMIC else large)
     if not least or 1 not in (extent, wishes.rows):
         return {}
     best, points = row, 1
