@@ -7,13 +7,16 @@ import cProfile
 import gc
 import signal
 
+import numpy as np
 import pytest
 
+import neptune_mlir as neptune
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.numerics import accept
 from neptune_mlir.driver import compiler
+from neptune_mlir.frontend import notation as N
 from neptune_mlir.transforms.fusion import defer, inline_maps, written
 from neptune_mlir.transforms.fusion.written import Written
 
@@ -254,3 +257,18 @@ def test_terms_go_with_their_users():
         return len(T._interned)
 
     assert left(8) == left(3)
+
+
+def test_a_long_body_of_functions_is_walked_without_recursion():
+    """All maps become one body; each of its functions depends on what it reads by all before."""
+    p = N.Program("functions")
+    i = p.axis("i", 64)
+    x = p.input("x", i)[i]
+    for _ in range(300):
+        x = N.tanh(x) + 0.5
+    p.output(x, i)
+    given = np.linspace(-2, 2, 64, dtype=np.float32)
+    wanted = given.astype(np.float64)
+    for _ in range(300):
+        wanted = np.tanh(wanted) + 0.5
+    np.testing.assert_allclose(neptune.compile(p)(given), wanted, rtol=1e-6)

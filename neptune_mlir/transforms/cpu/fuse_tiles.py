@@ -123,23 +123,28 @@ def _share(block: Any) -> None:
     """Read what reductions have computed of each point."""
     ops = _all(block)
     for k, later in enumerate(ops):
-        if later.reduces:
+        reductions = [op for op in ops[:k] if op.reduces]
+        if later.reduces or not reductions:
             continue
-        for op in [o.operation for o in later.block.operations]:
-            if op.name not in _FUNCTIONS or not _reads_points(later, op.results[0]):
-                continue
-            for earlier in ops[:k]:
-                found = _computed(earlier, later, op) if earlier.reduces else None
+        for op in _functions_of_points(later):
+            for earlier in reductions:
+                found = _computed(earlier, later, op)
                 if found is not None:
                     _read_again(later, op, _as_result(earlier, found[0]), found[1])
                     return _share(block)
 
 
-def _reads_points(points: _TilePoints, value: Any) -> bool:
-    if isinstance(value, ir.BlockArgument):
-        return bool(value.owner == points.block and points.is_point(value.arg_number))
-    inside = value.owner.operation.block == points.block
-    return inside and any(_reads_points(points, v) for v in value.owner.operation.operands)
+def _functions_of_points(points: _TilePoints) -> list[Any]:
+    """The functions in the body that depend on a point of a tile, in one walk: bodies are long."""
+    given = points.block.arguments
+    varying = {value for value in given if points.is_point(value.arg_number)}
+    found = []
+    for op in [o.operation for o in points.block.operations]:
+        if any(value in varying for value in op.operands):
+            varying.update(op.results)
+            if op.name in _FUNCTIONS:
+                found.append(op)
+    return found
 
 
 def _computed(earlier: _TilePoints, later: _TilePoints, wanted: Any) -> tuple[Any, Any] | None:
