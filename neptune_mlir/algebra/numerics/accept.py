@@ -43,14 +43,16 @@ class Definition:
     @property
     def tensors(self) -> set[Any]:
         """What it reads."""
-        terms = [*(r.body for r in self.chain), *(t for _, t in self.outputs)]
-        return {n.attr for t in terms for n in leaves(t, "read")}
+        return {n.attr for t in self._terms for n in leaves(t, "read")}
 
     @property
     def nodes(self) -> int:
         """How much it takes to evaluate it."""
-        terms = [*(r.body for r in self.chain), *(t for _, t in self.outputs)]
-        return len({n for t in terms for n in walk(t)})
+        return len({n for t in self._terms for n in walk(t)})
+
+    @property
+    def _terms(self) -> list[Term]:
+        return [*(r.body for r in self.chain), *(t for _, t in self.outputs)]
 
     @property
     def is_complete(self) -> bool:
