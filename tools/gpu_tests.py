@@ -179,7 +179,7 @@ def one(path: Path) -> int:
 
     from neptune_mlir.errors import ArgumentError
     from neptune_mlir.runtime.bundle import Bundle
-    from neptune_mlir.runtime.cuda import CudaDriver
+    from neptune_mlir.runtime.drivers.cuda import CudaDriver
     from neptune_mlir.runtime.gpu import GpuExecutable
 
     cuda = CudaDriver()

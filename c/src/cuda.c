@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * NVIDIA's driver, opened when it is needed, and the images of a bundle on a device. As
- * `runtime/cuda.py` and `runtime/images.py`. */
+ * `runtime/drivers/cuda.py` and `runtime/images.py`. */
 #include "cuda.h"
 
 #include <dlfcn.h>

@@ -16,7 +16,7 @@ from neptune_mlir.algebra.facts import Facts, evaluate_scalar, has_ref, varies
 from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import LN2, Poly, TooComplex
-from neptune_mlir.algebra.proof import Obligation, Proof, relation
+from neptune_mlir.algebra.proofs.proof import Obligation, Proof, relation
 from neptune_mlir.algebra.terms import (
     Term,
     const,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from neptune_mlir.algebra import proof
 from neptune_mlir.algebra.chain import Chain, Correction, Unsolvable
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.extrema import Peel
@@ -22,7 +21,8 @@ from neptune_mlir.algebra.facts import has_ref
 from neptune_mlir.algebra.normal import TooComplex
 from neptune_mlir.algebra.operators import inverse_of
 from neptune_mlir.algebra.poly import mono_term, to_term
-from neptune_mlir.algebra.proof import acc, at_time, new, old, references
+from neptune_mlir.algebra.proofs import proof
+from neptune_mlir.algebra.proofs.proof import acc, at_time, new, old, references
 from neptune_mlir.algebra.rescale import ratio, safe
 from neptune_mlir.algebra.sums import split_monomials
 from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute, walk

@@ -16,7 +16,7 @@ import math
 
 from neptune_mlir.algebra.chain import Chain, Reduction, stood_in_for
 from neptune_mlir.algebra.facts import evaluate_scalar, has_ref
-from neptune_mlir.algebra.proof import is_acc
+from neptune_mlir.algebra.proofs.proof import is_acc
 from neptune_mlir.algebra.terms import Term, const, is_float, leaves, make, walk
 
 

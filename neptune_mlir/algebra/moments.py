@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
-from neptune_mlir.algebra import proof
 from neptune_mlir.algebra.chain import Chain, Correction
 from neptune_mlir.algebra.facts import has_ref, kind
 from neptune_mlir.algebra.poly import (
@@ -33,7 +32,8 @@ from neptune_mlir.algebra.poly import (
     mono_term,
     to_term,
 )
-from neptune_mlir.algebra.proof import acc, at_time, new, old, references
+from neptune_mlir.algebra.proofs import proof
+from neptune_mlir.algebra.proofs.proof import acc, at_time, new, old, references
 from neptune_mlir.algebra.rescale import accumulate, ratio
 from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute, walk
 

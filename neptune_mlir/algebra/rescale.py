@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from neptune_mlir.algebra import proof
 from neptune_mlir.algebra.chain import Chain, Correction, instead
 from neptune_mlir.algebra.facts import evaluate_scalar
 from neptune_mlir.algebra.poly import (
@@ -23,7 +22,8 @@ from neptune_mlir.algebra.poly import (
     mono_term,
     power_term,
 )
-from neptune_mlir.algebra.proof import acc, at_time, new, old, references
+from neptune_mlir.algebra.proofs import proof
+from neptune_mlir.algebra.proofs.proof import acc, at_time, new, old, references
 from neptune_mlir.algebra.terms import Term, const, is_float, leaves, make, show, substitute
 
 

@@ -27,7 +27,7 @@ from neptune_mlir.algebra.facts import Facts, has_ref
 from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import TooComplex
-from neptune_mlir.algebra.proof import (
+from neptune_mlir.algebra.proofs.proof import (
     REFUTED,
     Proof,
     acc,

@@ -39,7 +39,7 @@ from neptune_mlir.algebra.poly import (
     scaled,
     to_term,
 )
-from neptune_mlir.algebra.proof import acc
+from neptune_mlir.algebra.proofs.proof import acc
 from neptune_mlir.algebra.rescale import accumulate, safe
 from neptune_mlir.algebra.terms import Term, const, make, show, walk
 

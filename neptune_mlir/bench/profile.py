@@ -22,7 +22,7 @@ from neptune_mlir.bench.report import TextTable
 from neptune_mlir.bench.rows import Rows
 from neptune_mlir.codegen.nvidia.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.cuda import CudaDriver
+from neptune_mlir.runtime.drivers.cuda import CudaDriver
 from neptune_mlir.runtime.plan import describe
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ def _cpu() -> Finding:
 def _gpus() -> list[Finding]:
     """One line for each maker: its devices, or why there is none that this process can use."""
     from neptune_mlir.errors import ToolError
-    from neptune_mlir.runtime import makers
+    from neptune_mlir.runtime.drivers import makers
 
     rows = []
     for kind in makers.DRIVERS:

@@ -168,7 +168,7 @@ def on_gpu(kernel: Any) -> Callable[..., Any]:
 
 def _torch_for(kernel: Any) -> Any:
     """The module `torch`, if it can use the GPU that runs a kernel. Raises ToolError."""
-    from neptune_mlir.runtime.makers import driver_for
+    from neptune_mlir.runtime.drivers.makers import driver_for
 
     where = f"--target {kernel.target}"
     try:

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from neptune_mlir.algebra import smtlib
     from neptune_mlir.algebra.numerics.stress import stress
+    from neptune_mlir.algebra.proofs import smtlib
     from neptune_mlir.driver.compiler import planned_fusions
 
     source = read_source(options.input)

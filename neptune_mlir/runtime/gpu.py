@@ -23,12 +23,12 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, number_key
 from neptune_mlir.runtime.bundle import Bundle, Growing
 from neptune_mlir.runtime.checks import check, check_count, check_equal
-from neptune_mlir.runtime.driver import Driver, Launches, PreparedLaunch
+from neptune_mlir.runtime.drivers.driver import Driver, Launches, PreparedLaunch
+from neptune_mlir.runtime.drivers.makers import driver_for
 from neptune_mlir.runtime.gpu_again import Bound, CallAgain
 from neptune_mlir.runtime.gpu_arrays import glance, gpu_device, gpu_view
 from neptune_mlir.runtime.images import LoadedImage, LoadedKernel, is_met, load_images
 from neptune_mlir.runtime.libraries import library_of, stream_handle
-from neptune_mlir.runtime.makers import driver_for
 from neptune_mlir.runtime.memory import (
     Requirements,
     Sizes,

@@ -22,8 +22,8 @@ from itertools import zip_longest
 from typing import Any
 
 from neptune_mlir.runtime.arrays import ArrayView
-from neptune_mlir.runtime.cuda import map_room
-from neptune_mlir.runtime.driver import (
+from neptune_mlir.runtime.drivers.cuda import map_room
+from neptune_mlir.runtime.drivers.driver import (
     ELSEWHERE,
     FOUND,
     OK,

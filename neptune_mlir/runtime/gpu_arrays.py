@@ -25,9 +25,9 @@ from neptune_mlir.runtime.arrays import (
     read_dlpack,
     torch_view,
 )
-from neptune_mlir.runtime.cuda import NVIDIA
-from neptune_mlir.runtime.driver import Driver, Maker
-from neptune_mlir.runtime.hip import AMD
+from neptune_mlir.runtime.drivers.cuda import NVIDIA
+from neptune_mlir.runtime.drivers.driver import Driver, Maker
+from neptune_mlir.runtime.drivers.hip import AMD
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo
 
 # bytes of an element by MLIR type

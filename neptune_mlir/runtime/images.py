@@ -12,7 +12,7 @@ from typing import Any
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.drivers.driver import Driver
 from neptune_mlir.runtime.memory import is_aligned, root
 from neptune_mlir.runtime.parameters import CallNumbers
 from neptune_mlir.runtime.plan import Expression, Plan, evaluate

@@ -13,8 +13,8 @@ from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, Behind
-from neptune_mlir.runtime.cuda import map_room
-from neptune_mlir.runtime.driver import Driver
+from neptune_mlir.runtime.drivers.cuda import map_room
+from neptune_mlir.runtime.drivers.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
 from neptune_mlir.runtime.plan import GPU_NUMBERS

@@ -17,8 +17,8 @@ PACKAGE = "neptune_mlir"
 
 # bottom to top; a module belongs to the longest name that it starts with
 FLOORS = (
-    "errors", "version", "plugins", "child", "algebra", "targets", "runtime", "ir",
-    "dialects", "analysis", "transforms.registry", "transforms.fast_paths",
+    "errors", "version", "plugins", "child", "algebra", "targets", "runtime.drivers", "runtime",
+    "ir", "dialects", "analysis", "transforms.registry", "transforms.fast_paths",
     "transforms.patterns", "transforms.math", "transforms.linalg",
     "transforms.fusion", "transforms.schedule", "transforms.tiling", "transforms.cpu",
     "transforms.gpu", "transforms.hopper", "transforms",
@@ -113,7 +113,7 @@ def test_folders_can_be_surveyed():
     for folder in {path.parent for path in FILES.values()}:
         files = list(folder.glob("*.py"))
         lines = sum(len(path.read_text().splitlines()) for path in files)
-        assert len(files) <= 25 and lines <= 5500, f"{folder.name}: {len(files)}, {lines}"
+        assert len(files) <= 25 and lines <= 5000, f"{folder.name}: {len(files)}, {lines}"
 
 
 @pytest.mark.parametrize("text", ["from neptune_mlir.cli import main", "import neptune_mlir.cli"])

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.proof import acc, leaf_text, new, old
+from neptune_mlir.algebra.proofs.proof import acc, leaf_text, new, old
 from neptune_mlir.driver.explain import listings
 from neptune_mlir.driver.page.formula import (
     CARRIED,

@@ -125,7 +125,7 @@ NOT_OF_CHIPS = {  # the same numbers with another meaning
     "driver.page.figures": {100},  # per cent
     "driver.page.page": {100},  # per cent
     "runtime.loader": {40},  # an offset of ELF
-    "runtime.driver": {100},  # an error code
+    "runtime.drivers.driver": {100},  # an error code
     "transforms.math.branching": {40, 255},  # bits at a time; of an exponent
     "transforms.math.powers": {24},  # bits of a significand
     "tune.build": {40, 200},  # lengths of calls

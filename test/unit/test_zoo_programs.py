@@ -37,7 +37,7 @@ def test_fuses_proved_and_accurate(example, hard, monkeypatch):
 def test_fusions_survive_adversarial_inputs_and_z3(example):
     """(Z3 only where it is installed.)"""
     from neptune_mlir.algebra.numerics.stress import stress
-    from neptune_mlir.algebra.smtlib import decide
+    from neptune_mlir.algebra.proofs.smtlib import decide
 
     program = example.build()
     for fusion in compiler.planned_fusions(program.to_mlir(), program.name):

@@ -2,7 +2,7 @@
 """Formulas as pseudo-code and proofs write them, read back into trees.
 
     max(max0'[i], max over j: x[i, j])          pseudo-code (`driver/explain.py`)
-    (acc(sum1) * exp((max0_old - max0_new)))    obligations (`algebra/proof.py`)
+    (acc(sum1) * exp((max0_old - max0_new)))    obligations (`algebra/proofs/proof.py`)
 
 Both notations are read by one grammar: names with positions, calls, infix operators, and
 `WORD over AXES: BODY`. What is no formula gives None, and is shown as it stands.

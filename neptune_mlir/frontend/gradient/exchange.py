@@ -21,7 +21,7 @@ from math import prod
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
-from neptune_mlir.algebra.proof import PROVED, Obligation, discharge
+from neptune_mlir.algebra.proofs.proof import PROVED, Obligation, discharge
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient.derivatives import is_zero, masks_outside, over, times

@@ -22,7 +22,7 @@ from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.poly import TooComplex, add, mono_mul, mono_pow, to_term
-from neptune_mlir.algebra.proof import PROVED, Obligation, Proof, discharge, outcomes
+from neptune_mlir.algebra.proofs.proof import PROVED, Obligation, Proof, discharge, outcomes
 from neptune_mlir.algebra.terms import Term
 
 MAX_CANDIDATES = 8  # values tried for one maximum, the largest first

@@ -25,7 +25,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.deferral import Split, split
-from neptune_mlir.algebra.proof import Proof
+from neptune_mlir.algebra.proofs.proof import Proof
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.errors import InputError
 from neptune_mlir.frontend.expr import Expr

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Running, instead
 from neptune_mlir.algebra.combiners import lookup
-from neptune_mlir.algebra.proof import acc, new, old
+from neptune_mlir.algebra.proofs.proof import acc, new, old
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.frontend.program import Output, Program, ReductionStep, Tensor
 from neptune_mlir.frontend.shard.partials import Partials

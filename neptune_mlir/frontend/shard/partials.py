@@ -23,7 +23,7 @@ from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.numerics.accept import accept
-from neptune_mlir.algebra.proof import PROVED, Obligation, acc, discharge, new, old
+from neptune_mlir.algebra.proofs.proof import PROVED, Obligation, acc, discharge, new, old
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.errors import InputError
 from neptune_mlir.frontend.gradient.invariance import free_value

@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import PeerError
-from neptune_mlir.runtime.cuda import CudaDriver
-from neptune_mlir.runtime.makers import driver
+from neptune_mlir.runtime.drivers.cuda import CudaDriver
+from neptune_mlir.runtime.drivers.makers import driver
 
 Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
 # of what a reader needs of an owner's tensors: positions along a dimension of each

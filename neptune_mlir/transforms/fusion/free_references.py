@@ -20,7 +20,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
-from neptune_mlir.algebra.proof import PROVED, Obligation, discharge, outcomes
+from neptune_mlir.algebra.proofs.proof import PROVED, Obligation, discharge, outcomes
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import FREE

@@ -23,7 +23,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.lazy import lazily
 from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.operators import COSTLY
-from neptune_mlir.algebra.proof import PROVED, REFUTED, UNPROVED
+from neptune_mlir.algebra.proofs.proof import PROVED, REFUTED, UNPROVED
 from neptune_mlir.algebra.solver import (
     Running,
     Solution,

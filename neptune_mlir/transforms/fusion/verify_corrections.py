@@ -3,7 +3,7 @@
 
 For each `neptune.stream` the pass reads back what is written there, whoever wrote it: the body
 of each accumulation (f) and its correction (h), and discharges the obligations of
-`algebra.proof`: re-basing, homomorphism, identity, composition. An accumulation without a
+`algebra.proofs.proof`: re-basing, homomorphism, identity, composition. An accumulation without a
 correction must not depend on a running value, or h = a must prove.
 
     option solver: "normal" compares normal forms; "z3" also asks z3 (extra `verify`) about what
@@ -22,8 +22,8 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
-from neptune_mlir.algebra.proof import PROVED, Obligation, acc, new, obligations, old
-from neptune_mlir.algebra.smtlib import decide
+from neptune_mlir.algebra.proofs.proof import PROVED, Obligation, acc, new, obligations, old
+from neptune_mlir.algebra.proofs.smtlib import decide
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import Nest, Values, read_nest, tensor_key

@@ -23,8 +23,8 @@ from ctypes import (
 )
 from types import SimpleNamespace
 
-from neptune_mlir.runtime.cuda import CudaDriver
-from neptune_mlir.runtime.hip import HipDriver
+from neptune_mlir.runtime.drivers.cuda import CudaDriver
+from neptune_mlir.runtime.drivers.hip import HipDriver
 from support.chips.fake_gpu import FakeArray
 
 INT, HANDLE = POINTER(c_int), POINTER(c_void_p)

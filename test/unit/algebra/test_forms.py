@@ -8,7 +8,7 @@ import pytest
 from neptune_mlir.algebra import solver
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.numerics.stress import stress
-from neptune_mlir.algebra.proof import REFUTED, Obligation, Proof, leaf_text
+from neptune_mlir.algebra.proofs.proof import REFUTED, Obligation, Proof, leaf_text
 from neptune_mlir.algebra.solver import Reduction, Unsolvable, defer, solve_chain
 from neptune_mlir.errors import InputError
 from support.chains import (

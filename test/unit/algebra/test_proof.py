@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from neptune_mlir.algebra import smtlib
 from neptune_mlir.algebra.facts import Facts, evaluate_scalar
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.numerics.stress import stress
-from neptune_mlir.algebra.proof import REFUTED
+from neptune_mlir.algebra.proofs import smtlib
+from neptune_mlir.algebra.proofs.proof import REFUTED
 from neptune_mlir.algebra.solver import acc, new, old, prove, solve_chain
 from neptune_mlir.algebra.terms import const, make, ref, sym
 from support.chains import AXIS, ZOO

@@ -16,7 +16,7 @@ from neptune_mlir.codegen.amd import amdgcn
 from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.driver.kernel import compile
 from neptune_mlir.errors import ToolError
-from neptune_mlir.runtime import cuda, hip, makers
+from neptune_mlir.runtime.drivers import cuda, hip, makers
 from support.chips.amd_calls import gpu_for
 from support.chips.fake_drivers import FakeGpu
 from support.chips.fake_gpu import FakeTensor, fake_torch

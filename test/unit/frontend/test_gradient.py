@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.proof import Proof
+from neptune_mlir.algebra.proofs.proof import Proof
 from neptune_mlir.cli import main
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.frontend import notation as N

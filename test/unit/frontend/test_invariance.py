@@ -7,7 +7,7 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.algebra.facts import Facts
-from neptune_mlir.algebra.proof import PROVED
+from neptune_mlir.algebra.proofs.proof import PROVED
 from neptune_mlir.frontend import notation as N
 from neptune_mlir.frontend.gradient.reverse import free_extrema
 from neptune_mlir.zoo import ZOO
@@ -51,7 +51,7 @@ def test_a_minimum_may_be_subtracted_too():
 @pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="z3 is not installed")
 @pytest.mark.parametrize("program", [ops.softmax(), ops.logsumexp()], ids=lambda p: p.name)
 def test_z3_agrees(program):
-    from neptune_mlir.algebra.smtlib import decide
+    from neptune_mlir.algebra.proofs.smtlib import decide
 
     (free,) = free_extrema(program)
     for obligation in free.proof.obligations:

@@ -21,7 +21,7 @@ from neptune_mlir.runtime import loader, parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
-from neptune_mlir.runtime.cuda import CudaDriver
+from neptune_mlir.runtime.drivers.cuda import CudaDriver
 from neptune_mlir.runtime.plan import Argument, Buffer, Constant, Launch, Plan
 from support import c_runtime
 from support.effort import shipped

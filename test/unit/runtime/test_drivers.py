@@ -15,11 +15,11 @@ import pytest
 
 from neptune_mlir.driver.kernel import Kernel
 from neptune_mlir.errors import ArgumentError, ToolError
-from neptune_mlir.runtime import hip, makers
-from neptune_mlir.runtime.cuda import CudaDriver
-from neptune_mlir.runtime.driver import open_first
+from neptune_mlir.runtime.drivers import hip, makers
+from neptune_mlir.runtime.drivers.cuda import CudaDriver
+from neptune_mlir.runtime.drivers.driver import open_first
+from neptune_mlir.runtime.drivers.hip import HipDriver
 from neptune_mlir.runtime.gpu import GpuExecutable
-from neptune_mlir.runtime.hip import HipDriver
 from support.chips.axpy import DEVICES, KERNELS, arrays, bundle_for
 from support.chips.fake_drivers import CUDA, HIP, NO_DEVICE, PROPERTIES, FakeGpu
 from support.chips.fake_gpu import FakeDlpack, FakeTensor, fake_torch

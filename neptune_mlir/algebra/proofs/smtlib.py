@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from neptune_mlir.algebra import proof
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.operators import order_of
 from neptune_mlir.algebra.poly import LN2, TooComplex, to_term
-from neptune_mlir.algebra.proof import PROVED, REFUTED, Obligation, Proof, cases, leaf_text
+from neptune_mlir.algebra.proofs import proof
+from neptune_mlir.algebra.proofs.proof import PROVED, REFUTED, Obligation, Proof, cases, leaf_text
 from neptune_mlir.algebra.terms import Term, const, is_float, make, show, substitute, sym, walk
 
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "="}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.errors import ToolError
-from neptune_mlir.runtime.driver import (
+from neptune_mlir.runtime.drivers.driver import (
     CONTEXT,
     OK,
     Driver,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import ToolError
-from neptune_mlir.runtime.driver import (
+from neptune_mlir.runtime.drivers.driver import (
     CONTEXT,
     ELSEWHERE,
     FOUND,

@@ -28,7 +28,7 @@ from fractions import Fraction
 
 from neptune_mlir.algebra.facts import Facts, evaluate_scalar
 from neptune_mlir.algebra.normal import Normaliser
-from neptune_mlir.algebra.order import preserves
+from neptune_mlir.algebra.proofs.order import preserves
 from neptune_mlir.algebra.terms import (
     Term,
     const,

@@ -7,9 +7,9 @@ import functools
 from collections.abc import Sequence
 
 from neptune_mlir.errors import ToolError
-from neptune_mlir.runtime.cuda import CudaDriver
-from neptune_mlir.runtime.driver import Driver
-from neptune_mlir.runtime.hip import HipDriver
+from neptune_mlir.runtime.drivers.cuda import CudaDriver
+from neptune_mlir.runtime.drivers.driver import Driver
+from neptune_mlir.runtime.drivers.hip import HipDriver
 
 DRIVERS: tuple[type[Driver], ...] = (CudaDriver, HipDriver)
 
