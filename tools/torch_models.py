@@ -36,12 +36,18 @@ CLASSES = {
     "Qwen3": "Qwen3ForCausalLM", "Mistral": "MistralForCausalLM",
     "DeepseekV2": "DeepseekV2ForCausalLM", "GptOss": "GptOssForCausalLM", "Bert": "BertModel",
     "ViT": "ViTModel", "Whisper": "WhisperForConditionalGeneration",
-    "T5": "T5ForConditionalGeneration",
+    "T5": "T5ForConditionalGeneration", "Gemma3": "Gemma3ForCausalLM", "Phi3": "Phi3ForCausalLM",
+    "Mixtral": "MixtralForCausalLM", "Llama4": "Llama4ForCausalLM", "Olmo2": "Olmo2ForCausalLM",
+    "Granite": "GraniteForCausalLM", "ModernBert": "ModernBertModel", "Siglip": "SiglipVisionModel",
 }  # fmt: skip
 KINDS = ("padded", "packed", "images", "sound")
 OURS = ("compiled", "its own")  # our backend: with our attention by name, with the model's own
 COMPILED = tuple(f"{how} {kind}" for how in OURS for kind in KINDS)
-CAUSAL = ("Llama", "Gemma2", "Qwen2", "Qwen3", "Mistral", "DeepseekV2", "GptOss")
+CAUSAL = ("Llama", "Gemma2", "Qwen2", "Qwen3", "Mistral", "DeepseekV2", "GptOss", "Gemma3", "Phi3",
+          "Mixtral", "Llama4", "Olmo2", "Granite")  # fmt: skip
+IMAGES = ("ViT", "Siglip")
+CONFIGS = {"Gemma3": "Gemma3TextConfig", "Llama4": "Llama4TextConfig",
+           "Siglip": "SiglipVisionConfig"}  # fmt: skip
 
 
 def options_of(name: str, dice: random.Random) -> dict[str, Any]:
@@ -63,10 +69,13 @@ def options_of(name: str, dice: random.Random) -> dict[str, Any]:
                 "decoder_start_token_id": 1, "max_source_positions": 48,
                 "max_target_positions": 128, "suppress_tokens": None,
                 "begin_suppress_tokens": None}  # fmt: skip
-    if name == "ViT":
+    if name in IMAGES:
         return {**common, "image_size": 32, "patch_size": dice.choice([4, 8])}
     if name == "Bert":
         return {**tokens, **common}
+    if name == "ModernBert":
+        return {**tokens, **common, "local_attention": 2 * window, "cls_token_id": 1,
+                "sep_token_id": 2, "global_attn_every_n_layers": 2}  # fmt: skip
     if name == "DeepseekV2":
         return {**grouped, "num_key_value_heads": heads, "q_lora_rank": dice.choice([None, 24]),
                 "kv_lora_rank": 32, "qk_rope_head_dim": 16, "qk_nope_head_dim": dim,
@@ -78,6 +87,12 @@ def options_of(name: str, dice: random.Random) -> dict[str, Any]:
         "Qwen3": {"head_dim": dim}, "Mistral": {"sliding_window": window, "head_dim": dim},
         "GptOss": {"head_dim": dim, "sliding_window": window, "num_local_experts": 4,
                    "num_experts_per_tok": 2},
+        "Gemma3": {"head_dim": dim, "sliding_window": window, "query_pre_attn_scalar": dim,
+                   "layer_types": ["sliding_attention", "full_attention"]},
+        "Mixtral": {"num_local_experts": 4, "sliding_window": dice.choice([None, window])},
+        "Llama4": {"head_dim": dim, "attention_chunk_size": 2 * window, "num_local_experts": 4,
+                   "intermediate_size_mlp": wide},
+        "Granite": {"attention_multiplier": 0.1, "residual_multiplier": 0.5},
     }  # fmt: skip
     return {**grouped, **more.get(name, {})}
 
@@ -88,7 +103,8 @@ def model_of(name: str, seed: int) -> Any:
 
     base = re.sub(r"(For|Model).*", "", CLASSES[name])
     torch.manual_seed(seed)
-    config = getattr(transformers, f"{base}Config")(**options_of(name, random.Random(seed)))
+    kind = getattr(transformers, CONFIGS.get(name, f"{base}Config"))
+    config = kind(**options_of(name, random.Random(seed)))
     model = getattr(transformers, CLASSES[name])(config).eval()
     for key, parameter in model.named_parameters():
         if key.endswith("sinks"):
@@ -100,7 +116,7 @@ def batches(name: str, model: Any) -> dict[str, dict[str, Any]]:
     """Padded, and where the model takes them packed sequences."""
     import torch
 
-    if name == "ViT":
+    if name in IMAGES:
         return {"images": {"pixel_values": torch.randn(3, 3, 32, 32)}}
     ids = torch.randint(3, 200, (3, LENGTH))
     if name == "Whisper":
@@ -108,7 +124,7 @@ def batches(name: str, model: Any) -> dict[str, dict[str, Any]]:
         return {"sound": {"input_features": sound, "decoder_input_ids": ids[:, :20]}}
     seen = torch.ones(3, LENGTH, dtype=torch.long)
     seen[0, :17], seen[1, :60] = 0, 0
-    if name in ("Bert", "T5"):
+    if name in ("Bert", "T5", "ModernBert"):
         seen = seen.flip(1)
     given = {"input_ids": ids, "attention_mask": seen}
     if name == "T5":

@@ -36,17 +36,20 @@ class Roof:
         """Operations a second that a program with so many operations a byte can reach."""
         return min(self.products if narrow else self.flops, intensity * self.bytes)
 
-    def is_worth_a_call(self, flops: int, moved: int, programs: int, threads: int) -> bool:
+    def is_worth_a_call(
+        self, flops: int, computed: int, moved: int, programs: int, threads: int
+    ) -> bool:
         """Whether a kernel of ours is likely sooner done than a library's, as one of many calls on
-        a CPU. It saves about what the chip needs at least: the library's needs two to three times
-        that, ours one to two.
+        a CPU.
 
         Args:
             flops, moved: operations, and bytes of the arguments and results.
+            computed: the operations of ours, whose tiles are whole ones.
             programs: those of a launch; `threads` run them.
         """
-        least = max(flops / self.flops, moved / self.bytes)
-        return (least - programs * PROGRAM) / min(threads, programs) > CALL
+        least, own = (max(count / self.flops, moved / self.bytes) for count in (flops, computed))
+        saved = LIBRARY * least - OWN * own - programs * PROGRAM
+        return saved / min(threads, programs) > CALL
 
 
 def _stated(device: str, flops: float, products: float, memory: float) -> Roof:
@@ -72,6 +75,9 @@ _UNITS, _CLOCK, _CORE_BYTES = 2, 3e9, 10e9
 # seconds by which a call on a CPU, and each of its programs, may be behind a library's where its
 # threads sleep (docs/notebook.md, "Small attention by name")
 CALL, PROGRAM = 150e-6, 1.6e-6
+# how many times what the chip needs at least attention takes, a library's and ours, whose tiles
+# have so many keys (docs/notebook.md, "Tiles of 128 keys beside short rows")
+LIBRARY, OWN, KEYS = 2.0, 1.75, 128
 
 
 def roof_of(target: str) -> Roof | None:

@@ -8,7 +8,7 @@ import math
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from neptune_mlir.targets.roofline import roof_of
+from neptune_mlir.targets.roofline import KEYS, roof_of
 
 # torch's own `scaled_dot_product_attention`, whatever overrides it
 by_torch = torch.ops.aten.scaled_dot_product_attention.default.decompose
@@ -25,9 +25,9 @@ def is_worth_a_call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     roof = roof_of("cpu")
     if any(isinstance(n, torch.SymInt) for n in sizes) or 0 in sizes or roof is None:
         return True
-    points = math.prod(q.shape[:3]) * k.shape[2]
-    flops = 2 * points * (q.shape[3] + v.shape[3])
+    each = 2 * math.prod(q.shape[:3]) * (q.shape[3] + v.shape[3])  # operations for a key
+    flops, computed = each * k.shape[2], each * KEYS * -(-k.shape[2] // KEYS)
     elements = q.numel() + k.numel() + v.numel() + math.prod(q.shape[:3]) * v.shape[3]
     programs = math.prod(q.shape[:2])
     moved = elements * q.element_size()
-    return roof.is_worth_a_call(flops, moved, programs, torch.get_num_threads())
+    return roof.is_worth_a_call(flops, computed, moved, programs, torch.get_num_threads())

@@ -54,7 +54,9 @@ def test_small_attention_is_torchs_where_it_has_it(
         ((1, 2, 16, 32), (1, 2, 16, 32), 1, False),
         ((3, 8, 1, 32), (3, 8, 96, 32), 1, False),  # a step of decoding
         ((1, 8, 256, 64), (1, 8, 256, 64), 1, True),
-        ((1, 8, 256, 64), (1, 8, 256, 64), 8, False),  # which is 86 us a thread
+        ((1, 8, 256, 64), (1, 8, 256, 64), 8, False),  # which is 20 us a thread
+        ((3, 8, 160, 64), (3, 8, 160, 64), 1, False),  # of whose tiles of keys 3/8 are nothing
+        ((3, 8, 256, 64), (3, 8, 256, 64), 1, True),
         ((1, 32, 1, 128), (1, 8, 4096, 128), 1, True),  # by its keys
     ],
 )
