@@ -2,6 +2,8 @@
 """Calls of attention that are like an earlier one: they reach the kernel by addresses alone, and
 say what a first call would say."""
 
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -129,6 +131,46 @@ def test_the_call_that_ran_last_is_asked_first(whole, signatures, door):
     for given in (fewer, (q, k, v), fewer):
         agree(door(*given, scale=SCALE), wanted(*given))
     assert len(signatures) == 4 and len(whole) == 2
+
+
+def steps_to_the_launch(call):
+    """How many functions, of Python and of C, are called before what is kept of a call runs."""
+    seen = []
+
+    def watch(frame, event, _):
+        if event in ("call", "c_call"):
+            seen.append(frame.f_code is again._Call.run.__code__)
+
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return seen.index(True)
+
+
+@pytest.mark.parametrize(("door", "most"), [(attention, 10), (by_operation, 28), ("sdpa", 10)])
+def test_what_stands_before_a_repeated_launch(whole, door, most):
+    """On a GPU a step is about half a microsecond of host time, and 15 are what a call may take
+    beside its launch."""
+    q, k, v = tensors()
+
+    def call():
+        if door != "sdpa":
+            return door(q, k, v, scale=SCALE)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=SCALE)
+
+    import neptune_mlir.torch as package
+
+    if door == "sdpa":
+        package.register()
+    try:
+        for _ in range(3):
+            call()
+        assert steps_to_the_launch(call) <= most
+    finally:
+        package.unregister()
+    assert len(whole) == 1
 
 
 @pytest.mark.parametrize("door", [attention, by_operation])
