@@ -207,7 +207,7 @@ class Comparison:
         range, and `ways`: in other orders, where `unfused` leaves the range of its types, or may
         have. `limit`: `exact` with very large numbers for infinities, where there are any.
         `otherwise`: of each run the program as written with other roundings, asked where nothing
-        else helps. `every`: whether what any of `ways` loses counts as lost, and all errors are kept."""
+        else helps. `every`: whether what any of `ways` loses is lost, and all errors are kept."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += len(fused)
         if fused.shape != exact.shape:
