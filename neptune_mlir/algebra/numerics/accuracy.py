@@ -46,7 +46,7 @@ Both are measured against the program in float64. The rule, for every result:
   written makes of it with other roundings (below); so where most of these make another row of it.
 * A row that is 0 because its inputs are equal (a variance), or no more than the rounding of that,
   may be off by what a last place of each of them would make of it. The last place of a 0 that an
-  exponent is made of is that of the largest number beside it.
+  exponent is made of is that of the largest number beside it, or of 1.
 * Of a row that the unfused program gets wrong by more than 2^13 ulps most digits are gone: the
   fused one may be 8 times as far off. Where it is off by the row itself, there is nothing but
   noise: four times of it, and powers up to the fourth of that.
@@ -83,6 +83,10 @@ Both are measured against the program in float64. The rule, for every result:
   (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
   fused one may make what one of ROUNDINGS makes, and a NaN where that alone overflows, and float64
   does not.
+* What is still wrong may be luck of the order of a sum that no move evens out: it is right beside
+  the worst of many orders of the program as written, if the bound holds on average over inputs
+  with their elements in other orders (`rearranged`). What one of these orders gives is right where
+  another one leaves the range of its types.
 * A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
 """
 

@@ -61,8 +61,8 @@ def jitter(
 
     Whole numbers up to `constants` that occur twice stay: they are masks and counts, not data.
     `zeros`: 0 moves, too, by the last place of the largest number (an exponent of 0 is as
-    uncertain as what it is subtracted from), or of 1, as its exponential has. `part`: values move by
-    up to this part of themselves, where their type has more digits than that.
+    uncertain as what it is subtracted from), or of 1, as its exponential has. `part`: values move
+    by up to this part of themselves, where their type has more digits than that.
     """
     values = np.asarray(values)
     if dtype not in EPSILON:
