@@ -293,7 +293,10 @@ class Comparison:
             left |= self._lacks_range(unfused, exact, np.asarray(ranged), of_exact == 0)
         if ranged is not None and self._made is not None:
             nothing = spread(self._nothing(self._rows(np.where(of_exact == 0, exact, 0.0))), exact)
+            nothing = nothing & (of_exact == 0)
             left |= nothing & self._garbage(unfused, np.asarray(ranged), of_exact == 0)
+            if (nothing & ((of_unfused != 0) | self._loud)).any():  # rows are draws as well
+                left |= nothing
         right = (of_fused == of_unfused) | (of_fused == of_exact) | (left & (of_fused != 0))
         if ranged is not None:
             wide = np.asarray(ranged)
