@@ -42,6 +42,6 @@ def pytest_collection_finish():
     # What imports and collection leave stays to the end: no garbage collection walks it.
     gc.freeze()
     gc.enable()
-    # Each collection calls hypothesis and JAX, which ask for it. Collections that are fewer cost
-    # a fortieth of all tests less.
-    gc.set_threshold(20_000, 20, 50)
+    # Each collection calls hypothesis and JAX, which ask for it, and walks what a compilation has
+    # made so far. Most tests end before there is that much.
+    gc.set_threshold(200_000, 20, 50)

@@ -20,6 +20,7 @@ from typing import Any
 from neptune_mlir.cli import diagnostics, opt_help, reproducer
 from neptune_mlir.cli.diagnostics import Diagnostic
 from neptune_mlir.cli.opt_options import make_parser, unknown
+from neptune_mlir.driver.garbage import collected_rarely
 from neptune_mlir.errors import InputError, NeptuneError, UsageError
 
 BYTECODE = b"ML\xefR"  # how it begins
@@ -342,6 +343,7 @@ def _from_files(arguments: Sequence[str]) -> list[str]:
     return found
 
 
+@collected_rarely()
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     parser, given = make_parser(), list(sys.argv[1:] if argv is None else argv)

@@ -18,6 +18,7 @@ from neptune_mlir.dialects.context import usual_context
 from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.family import best, chunks_of
+from neptune_mlir.driver.garbage import collected_rarely
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, runner
@@ -165,7 +166,7 @@ def compile_text(
     kernels for some calls alone (`pipelines/cases.py`). `knobs`: see `pipelines.lowering.Program`.
     """
     families_of(target)  # an unknown one, before all else
-    with bindings.source_name(source), verdicts.kept(), common.once():
+    with bindings.source_name(source), verdicts.kept(), common.once(), collected_rarely():
         program = RaisedProgram(text, source, schedule, knobs)
         return bundle_of(program, target, entry, cases)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How often Python looks for cyclic garbage while something is compiled.
 
-A compilation makes hundreds of thousands of objects, of which few are in cycles. After each 700
-that are left over, Python looks at the young ones, and now and then at all that the process has:
-with torch imported that is a tenth of a short compilation.
+A compilation and its imports make hundreds of thousands of objects, of which few are in cycles.
+After each 700 that are left over, Python looks at the young ones, and now and then at all that the
+process has: with torch imported that is a tenth of a short compilation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-RARELY = 50_000  # objects between two looks: some ten megabytes
+RARELY = 200_000  # objects between two looks: some tens of megabytes
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ lit runs (`tool_client.py`); the client ends as the tool ends. So a command has 
 own, as a user's has.
 """
 
+import gc
 import marshal
 import os
 import socket
@@ -37,6 +38,7 @@ def preload() -> None:
                 raise
     importlib.import_module("neptune_mlir.codegen.llvm_child").start()  # one for all commands
     importlib.import_module("support.kept_code").install()
+    gc.freeze()  # no command looks at what all have, which would give it pages of its own
 
 
 def serve(path: str) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 import neptune_mlir
 from neptune_mlir import ops
+from neptune_mlir.cli import main, opt
 from neptune_mlir.codegen import llvm_child
-from neptune_mlir.driver import kernel
+from neptune_mlir.driver import compiler, kernel
 from neptune_mlir.driver.garbage import RARELY, collected_rarely
 from neptune_mlir.driver.recipe import Recipe
 
@@ -29,10 +30,30 @@ def test_garbage_is_looked_for_rarely_within_a_compilation(monkeypatch, tmp_path
         Recipe, "_program",
         property(lambda self: seen.append(gc.get_threshold()[0]) or raised(self)),
     )  # fmt: skip
-    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
     neptune_mlir.compile(ops.softmax())
     assert set(seen) == {RARELY}
-    assert gc.get_threshold() == before
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+@pytest.mark.parametrize("module, name, call", [
+    (main, "_execute", lambda: main.main(["doctor"])),
+    (opt, "_run", lambda: opt.main(["-"])),
+    (compiler, "RaisedProgram", lambda: compiler.compile_text("", "", "cpu", None, None)),
+])  # fmt: skip
+def test_commands_and_compilations_of_text_look_rarely_too(monkeypatch, module, name, call):
+    class Begun(Exception):
+        pass
+
+    def begin(*_):
+        raise Begun if gc.get_threshold()[0] == RARELY else AssertionError
+
+    monkeypatch.setenv("NEPTUNE_TRACEBACK", "1")
+    monkeypatch.setattr(module, name, begin)
+    gc.set_threshold(700, 10, 10)
+    with pytest.raises(Begun):
+        call()
+    assert gc.get_threshold() == (700, 10, 10)
 
 
 @pytest.mark.parametrize("first", [0, RARELY + 1])
