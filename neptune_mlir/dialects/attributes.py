@@ -68,8 +68,7 @@ IN_TWO = Attribute(
 )  # fmt: skip
 MEETS = Attribute(
     "meets", NUMBERS, "func.func",
-    "arguments to trade parts with another device by: memory here and there, which of two parts "
-    "this device's are, milliseconds; then the parts, in pairs",
+    "arguments to meet those of another device by: addresses of own and other words, milliseconds",
     writers=("frontend.emit",), readers=("codegen.gpu.meeting", "transforms.schedule.tile"),
 )  # fmt: skip
 FOLLOWED = Mark(
@@ -318,7 +317,7 @@ TARGET = Attribute(
     ),
     readers=(
         "codegen.distribute_tiles", "transforms.hopper.partition_warps",
-        "transforms.hopper.schedule_loops",
+        "transforms.hopper.schedule_loops", "transforms.hopper.sums_in_fragments",
     ),
 )  # fmt: skip
 WARPS = Attribute(
@@ -509,7 +508,7 @@ CONSUMERS = Attribute(
         "transforms.hopper.lazy_rescaling", "transforms.hopper.partition_warps",
         "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
-        "transforms.hopper.split_matmuls", "tune.builder",
+        "transforms.hopper.split_matmuls", "transforms.hopper.sums_in_fragments", "tune.builder",
     ),
 )  # fmt: skip
 UNSPECIALIZED = Mark(
@@ -537,6 +536,18 @@ BOXED = Mark(
     "boxed", MARK, "scf.forall",
     "results are stored by the copy engine (TMA)",
     writers=("transforms.hopper.specialize_warps",), readers=("codegen.nvidia.specialized",),
+)  # fmt: skip
+WHOLE = Mark(
+    "whole", MARK, "neptune.add_slice",
+    "its tile begins at a multiple of its rows, and the result has room for all of it",
+    writers=("transforms.tiling.lower_to_tiles",),
+    readers=("transforms.hopper.sums_in_fragments",),
+)  # fmt: skip
+IN_FRAGMENTS = Attribute(
+    "in_fragments", NUMBERS, "scf.forall",
+    "results that lie in memory as registers hold accumulators, by number",
+    writers=("transforms.hopper.sums_in_fragments",),
+    readers=("analysis.fragments", "codegen.gpu.kernels", "transforms.gpu.layout_stages"),
 )  # fmt: skip
 STAGE = Attribute(
     "stage", NUMBER, "an op of a pipelined loop",

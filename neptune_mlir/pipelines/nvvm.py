@@ -218,7 +218,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
         *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
         Step("defer-joins"),
-        *([Step("interleave-factors")] if chip.warp_groups else []),
+        *([Step("interleave-factors"), Step("sums-in-fragments")] if chip.warp_groups else []),
         Step("partition-warps"),
         Step("keep-references"),
     ]

@@ -69,6 +69,7 @@ _MODULES: dict[str, str] = {
     "specialize-warps": "neptune_mlir.transforms.hopper.specialize_warps",
     "interleave-factors": "neptune_mlir.transforms.hopper.interleave_factors",
     "partition-warps": "neptune_mlir.transforms.hopper.partition_warps",
+    "sums-in-fragments": "neptune_mlir.transforms.hopper.sums_in_fragments",
     "hold-references": "neptune_mlir.transforms.hopper.hold_references",
     "lazy-rescaling": "neptune_mlir.transforms.hopper.lazy_rescaling",
     "split-matmuls": "neptune_mlir.transforms.hopper.split_matmuls",

@@ -9,13 +9,16 @@ before it, in the loop.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from neptune_mlir.analysis.fragments import COLUMNS, NEIGHBOURS, OF_LANE, ROWS
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, element_bytes
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
+    from neptune_mlir.codegen.gpu.scalars import Index
 
 
 def threads_here(memory: Memory, places: int) -> Threads:
@@ -38,7 +41,7 @@ def addresses(
     positions, offsets = threads.positions(layout), layout.offsets(layout.reg)
     limits = limits_of(window, layout)
     last = [1] * (len(limits) - 1) + [vector]  # what one access takes along each axis
-    chained = threads is not memory.threads and window.pages is None
+    chained = threads is not memory.threads and window.pages is None and not array.in_fragments
     pointer: Any = None
     for start in range(0, len(positions), vector):
         position = positions[start]
@@ -72,6 +75,29 @@ def _next(memory: Memory, array: Array, dim: int, distance: int, pointer: Any, e
     if exists is not None:
         step = s.select(exists, step, s.constant(0, s.i64))
     return memory.offset_pointer(pointer, step, array.pointer.type)
+
+
+def address_in_fragments(
+    memory: Memory, array: Array, window: Window, position: Sequence[Index]
+) -> Any:
+    """`Memory.address` of an array in fragments (`analysis.fragments`)."""
+    s, rank = memory.s, len(array.strides)
+    place, half = list(window.offsets), ROWS // 2
+    for p, dim in zip(position, window.dims, strict=True):
+        place[dim] = s.add(place[dim], p)
+    row, column = place[rank - 2 :]
+    within, block = s.mod(row, ROWS), s.div(column, COLUMNS)
+    pairs = s.div(s.mod(column, COLUMNS), NEIGHBOURS)
+    parts = [
+        s.mul(block, ROWS * COLUMNS), s.mul(s.mod(within, half), ROWS), s.mul(pairs, OF_LANE),
+        s.mul(s.div(within, half), NEIGHBOURS), s.mod(column, NEIGHBOURS),
+    ]  # fmt: skip
+    behind: Index = 0  # the first of the block of rows
+    for part in parts:
+        behind = s.add(behind, part)
+    strip = [*place[: rank - 2], s.sub(row, within), behind]
+    by_rows = replace(array, in_fragments=False)
+    return memory.address(by_rows, Window(None, tuple(strip), (), (), ()), ())
 
 
 def limits_of(window: Window, layout: Layout) -> list[Any]:

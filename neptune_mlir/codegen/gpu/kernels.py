@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.fragments import is_in_fragments
 from neptune_mlir.analysis.layouts import Layout, Shared, blocked, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
@@ -52,6 +53,7 @@ from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView, Splat
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
     HELD,
+    IN_FRAGMENTS,
     INTERLEAVED,
     KEEPS,
     LAYOUT,
@@ -92,22 +94,21 @@ class KernelWriter:
         self.early = 0  # registers of tiles that are loaded before anything else is done
         self.is_followed = False  # by a kernel that may start early
         self.waits_first = False  # before it lets that one start
-        self.meeting = Meeting()
 
     # ---- the function
 
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
-        self.meeting, types = Meeting.of(self), self.argument_types()
-        kind = ir.FunctionType.get([*types, *self.meeting.types], [])
+        meeting, types = Meeting.of(self), self.argument_types()
         function = gpu.GPUFuncOp(
-            kind, self.signature.name, kernel=True,
+            ir.FunctionType.get([*types, *meeting.types], []), self.signature.name, kernel=True,
             known_block_size=[self.warps * self.target.wave, 1, 1],
         )  # fmt: skip
         block = function.add_entry_block()
         with self.forall.location, s.scope(block):
             self.place_arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
+            meeting.write(self, list(block.arguments)[len(types) :])
             self._program(block)
             self.end()
         self.finish(function.operation)
@@ -120,8 +121,6 @@ class KernelWriter:
         self.memory = Memory(s, self.threads, smem)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.program_position(block)
-        given = len(self.meeting.types)
-        self.meeting.write(self, list(block.arguments)[len(block.arguments) - given :])
         bring_rows(self)
         early = load_early(self)
         for op in self.body.operations:
@@ -170,12 +169,14 @@ class KernelWriter:
         given = iter(block.arguments)
         inputs = len(self.signature.tensors) - self.signature.outputs
         self.results: list[Array] = []
+        in_order = IN_FRAGMENTS.find(self.forall, ())
         for k, tensor in enumerate(self.signature.tensors):
             kind = ir.RankedTensorType(tensor.type)
             pointer = next(given)
             strides = [next(given) for _ in range(max(0, kind.rank - 1))]
             innermost = [self.s.constant(1, self.s.i64)] if kind.rank else []
-            array = Array(k, pointer, (*strides, *innermost), str(kind.element_type))
+            ordered = is_in_fragments(tensor) if k < inputs else k - inputs in in_order
+            array = Array(k, pointer, (*strides, *innermost), str(kind.element_type), ordered)
             if k < inputs:
                 self.arrays[tensor] = array
             else:
@@ -383,9 +384,6 @@ class KernelWriter:
         if found is None:
             raise LoweringError("a pad of a computed tile", loc=location_text(op.location))
         array = self.arrays[found.tensor]
-        if value in self.meeting.found:
-            self.tiles[value] = self.meeting.found[value]
-            return
         if not LAYOUT.on(op):
             window = self.window(found)
             self.tiles[value] = Pending(lambda lay: self.memory.load_each(array, window, lay))

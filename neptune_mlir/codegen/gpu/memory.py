@@ -16,10 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.analysis.fragments import NEIGHBOURS
 from neptune_mlir.analysis.layouts import CHUNK, Digit, Layout, Shared, access_width, blocked
 from neptune_mlir.analysis.tiles import Window, element_bytes
 from neptune_mlir.codegen.gpu import guarded
-from neptune_mlir.codegen.gpu.addresses import addresses, limits_of, threads_here
+from neptune_mlir.codegen.gpu.addresses import (
+    address_in_fragments,
+    addresses,
+    limits_of,
+    threads_here,
+)
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.pages import LookedUp, place_row
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
@@ -34,6 +40,7 @@ class Array:
     pointer: Any
     strides: tuple[Any, ...]  # i64 values; the innermost is 1
     dtype: str
+    in_fragments: bool = False  # (`analysis.fragments`)
 
 
 @dataclass(frozen=True)
@@ -326,6 +333,8 @@ class Memory:
     def address(self, array: Array, window: Window, position: Sequence[Index]) -> Any:
         """Address of an element of a window. What loops move is added last: the rest of the sum
         stays one value in front of them."""
+        if array.in_fragments:
+            return address_in_fragments(self, array, window, position)
         offsets = list(zip(window.offsets, range(len(window.offsets)), strict=True))
         still = [at for at in offsets if self._stays(at[0])]
         moving = [at for at in offsets if at not in still]
@@ -416,6 +425,7 @@ class Memory:
                   if d.dim == last]  # fmt: skip
         known = math.gcd(layout.reg[0].size, layout.shape[last], *others)
         width = access_width(window, element_bytes(array.dtype))
+        width = min(width, NEIGHBOURS) if array.in_fragments else width
         while known % width:
             width //= 2
         if width > 1:

@@ -7,20 +7,26 @@ long as for 8 whole lines. Where there is no shared memory to stage results in (
 lanes exchange what they hold: of two blocks of 8 columns a lane gives its part of one, and takes
 its neighbour's part of the other. Then it has four neighbours, 16 bytes of f32; elements of 16 bits
 take a second round, over four blocks.
+
+Results in fragments (`analysis.fragments`) have what a lane holds in order: nothing is exchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from neptune_mlir.analysis import fragments
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Digit, Layout
 from neptune_mlir.analysis.tiles import Window, element_bytes, is_multiple
 from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
 PAIRS, ROWS = Digit(1, 4, 2), Digit(0, 8, 1)  # lanes of an accumulator
 BLOCK = 8  # columns that a quad has
@@ -95,3 +101,31 @@ def _exchange(memory: Memory, words: list[list[Any]], bit: Any, distance: int) -
         pairs = zip([*a, *got], [*got, *b], strict=True)
         found.append([s.select(low, x, y) for x, y in pairs])
     return found
+
+
+def add_fragments(
+    kernel: SpecializedWriter, array: Array, window: Window, layout: Layout, values: Sequence[Any]
+) -> None:  # fmt: skip
+    """Add a tile, an accumulator that `sums_in_fragments` chose, to a result in memory, as it lies
+    in registers: a thread its four elements of each block, a warp 512 bytes in order."""
+    s, memory = kernel.s, kernel.memory
+    threads, size = recomputed(memory.threads), element_bytes(array.dtype)
+    warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
+    along = layout.shape[0] // fragments.ROWS  # warps that have other rows
+    columns = layout.shape[1] * along // kernel.warps  # of a warp
+    by_rows = replace(array, in_fragments=False)
+    memory.needs(array, fragments.OF_LANE * size)
+    pointer = memory.address(by_rows, window, [s.mul(s.mod(warp, along), fragments.ROWS), 0])
+    own = s.mul(s.div(warp, along), columns * fragments.ROWS)
+    mine = s.add(own, s.mul(threads.lane, fragments.OF_LANE))
+    pointer = memory.offset_pointer(pointer, s.value(s.mul(mine, size), s.i64), pointer.type)
+    places = [tuple(map(int, offset)) for offset in layout.offsets(layout.reg)]
+    found = dict(zip(places, values, strict=True))
+    blocks = [
+        [found[row, column + k] for row in (0, fragments.ROWS // 2) for k in (0, 1)]
+        for column in range(0, columns, fragments.COLUMNS)
+    ]
+    for k, block in enumerate(kernel.issued.interleaved(blocks, len(blocks))):
+        behind = s.constant(k * fragments.ROWS * fragments.COLUMNS * size, s.i64)
+        there = memory.offset_pointer(pointer, behind, pointer.type)
+        s.chip.add_in_memory(block, there)

@@ -207,6 +207,9 @@ class SpecializedWriter(KernelWriter):
     def write_tile(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
+        if array.in_fragments:
+            quad_rows.add_fragments(self, array, window, layout, values)
+            return
         if op.name == ADD_SLICE and self.boxed is not None:
             if self.boxed.may_add(op, array, window, layout):
                 self.boxed.add(array, window, layout, values)

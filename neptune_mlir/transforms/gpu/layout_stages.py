@@ -23,7 +23,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, WARPS
+from neptune_mlir.dialects.attributes import CONSUMERS, IN_FRAGMENTS, LAYOUT, WARPS
 from neptune_mlir.dialects.op_names import ADD_SLICE, START
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import resources
@@ -90,7 +90,7 @@ def added_panels(forall: Any) -> int:
     sums, at most: 16 rows, all columns or those of its group."""
     found = [0]
     for op in nested(forall.regions[0].blocks[0]):
-        if op.name == ADD_SLICE:
+        if op.name == ADD_SLICE and not IN_FRAGMENTS.on(forall):
             rows, columns = shape_of(op.operands[0])
             found.append(-(-columns * rows // (GROUP_ROWS * CONSUMERS.of(forall) * F32_PANEL)))
     return max(found)

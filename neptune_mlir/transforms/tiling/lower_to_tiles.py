@@ -29,6 +29,7 @@ from neptune_mlir.dialects.attributes import (
     TILE,
     TILE_FEW,
     TUNED,
+    WHOLE,
 )
 from neptune_mlir.dialects.nests import build_map
 from neptune_mlir.dialects.op_names import ADD_SLICE
@@ -261,7 +262,21 @@ def _neighbours_last(kernel: TileKernel, used: set[int]) -> list[int]:
 
 def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
     chunks = [] if kernel.chunks is None else [kernel.chunks]
-    return chunks + [kernel.axes[a].extent for a in kernel.result_axes(key)]
+    return chunks + [_room(kernel, key, a) for a in kernel.result_axes(key)]
+
+
+def _room(kernel: TileKernel, key: str, axis: int) -> Index:
+    """What a result has along an axis: on GPUs, of what programs add up, whole tiles of a stream.
+    Nobody has to ask where it ends then, and it may lie in memory tile by tile."""
+    extent = kernel.axes[axis].extent
+    if axis != kernel.stream or not kernel.spread(key) or not _has_whole_tiles(kernel):
+        return extent
+    return ix.round_up(extent, kernel.axes[axis].size)
+
+
+def _has_whole_tiles(kernel: TileKernel) -> bool:
+    streamed = kernel.axes[kernel.stream] if kernel.stream is not None else None
+    return bool(streamed and streamed.size) and CHIP.on(kernel.op.operation.parent.parent)
 
 
 def _stream(program: GridProgram, chunk: Any, outs: Sequence[Any]) -> None:
@@ -482,8 +497,9 @@ def _strip(program: GridProgram, key: str, swept: Sequence[int]) -> ResultWindow
     sizes: list[Index] = []
     kept = []
     for d, a in enumerate(program.kernel.result_axes(key)):
-        axis = program.kernel.axes[a]
-        tile = Tile(0, 0, axis.extent) if a in swept else program.root.tile(a)
+        with program.root.here():
+            swept_tile = Tile(0, 0, _room(program.kernel, key, a))
+        tile = swept_tile if a in swept else program.root.tile(a)
         offsets.append(tile.offset)
         sizes.append(tile.stored)
         if a in swept or tile.size > 1:
@@ -506,9 +522,11 @@ def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
     _, offsets, _ = _in_strip(program, key, frame, [program.kernel.stream])
     with frame.here():
         at = list(map(ix.value, offsets))
-        return ir.Operation.create(
-            ADD_SLICE, results=[strip.type], operands=[value, strip, *at]
-        ).results[0]
+        made = ir.Operation.create(ADD_SLICE, results=[strip.type], operands=[value, strip, *at])
+        live = affine_part(program.kernel.live)
+        if _has_whole_tiles(program.kernel) and not _begins_anywhere(program.kernel, live):
+            WHOLE.set(made)
+        return made.results[0]
 
 
 def _in_strip(

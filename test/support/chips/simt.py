@@ -9,6 +9,7 @@ effect only at the wait that covers it; shared memory starts as NaN). It does no
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,9 @@ SIZES = {
 class Memory:
     """Global memory: arrays one after the other, with guard bytes between them.
 
-    `link`: memory of several devices, by which programs trade (`link.Link`)."""
+    `met`: called where a program meets that of another device, with the addresses of both words."""
 
-    link: Any = None
+    met: Callable[[Any, int, int], None] | None = None
 
     def __init__(self) -> None:
         self.heap = np.zeros(HEAP_ALIGN, np.uint8)
@@ -214,8 +215,12 @@ class Block:
         text = op.attributes["asm_string"]
         if "setp.gt.s32 p" in text:
             return self._guarded(text, operands, mask)
-        if ".relaxed.sys.global" in text:
-            return self._trade(text, operands, mask)
+        if "red.release.sys" in text:
+            own, other, timeout, thread = operands
+            for t in np.flatnonzero(mask & (thread == 0)):
+                assert self.memory.met is not None and timeout[t] > 0
+                self.memory.met(int(own[t]), int(other[t]))
+            return None
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
         if text.startswith("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1"):  # the second is above
@@ -240,9 +245,10 @@ class Block:
             return np.repeat((operands[0] != 0).reshape(-1, 32).all(1), 32).astype(np.int32)
         if text == "mov.b32 $0, $1;":
             return operands[0]
-        if text.startswith("red.global.add.v2.f32"):
-            assert (operands[0][mask] % 8 == 0).all(), "misaligned"
-            for k in (0, 1):
+        if found := re.match(r"red\.global\.add\.v([24])\.f32", text):
+            count = int(found[1])
+            assert (operands[0][mask] % (4 * count) == 0).all(), "misaligned"
+            for k in range(count):
                 self._add_in_memory(operands[0][mask] + 4 * k, operands[1 + k][mask])
             return None
         if "prefetch.global.L1" in text:
@@ -257,25 +263,6 @@ class Block:
         # launches run one after the other here
         assert text.startswith(("griddepcontrol.", "fence.acq_rel.gpu"))
         return None
-
-    def _trade(self, text: str, operands: Any, mask: np.ndarray) -> Any:
-        """Words of memory that another device reads and writes."""
-        link, there = self.memory.link, np.flatnonzero(mask)
-        if "st.relaxed" in text:
-            moved = int(text.split("[$0+")[1].split("]")[0])
-            for t in there:
-                address, value, flag = (int(x[t]) for x in operands)
-                link.give(address + moved, value, flag)
-            return None
-        if "ld.relaxed.sys.global.b32" in text:
-            counts = [link.count(int(x)) for x in np.where(mask, operands[0], 0)]
-            return np.array(counts, np.int32)
-        moved = [int(x) for x in re.findall(r"\.b64 d\d+, \[\$\d+\+(\d+)\]", text)]
-        made = np.zeros((len(moved), self.threads), np.int32)
-        for t in there:
-            address, flag, timeout = (int(x[t]) for x in operands)
-            made[:, t] = [link.take(address + m, flag, timeout) for m in moved]
-        return list(made) if len(moved) > 1 else made[0]
 
     def _guarded(self, text: str, operands: Any, mask: np.ndarray) -> Any:
         """A load (0 else) or a store of a thread where more elements are left than `place`."""

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Matrices in memory as registers hold accumulators.
+
+An accumulator has four elements of each 16 rows and 8 columns in a thread: two neighbours of row q,
+and two of row q + 8, where q is a quarter of the lane. A matrix *in fragments* has these four one
+behind the other, then the four of the next lane, block by block of 16 rows and 8 columns, and the
+blocks of 16 rows one behind the other. So what a warp has of a block is 512 bytes of f32 in order,
+16 of each lane: an access takes all of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.tiles import owner
+from neptune_mlir.dialects.attributes import IN_FRAGMENTS
+
+ROWS, COLUMNS = 16, 8  # of a block
+OF_LANE = 4  # elements of a block that a lane has, and as many lanes have a row's
+NEIGHBOURS = 2  # elements of a row that are neighbours in memory
+
+
+def is_in_fragments(tensor: Any) -> bool:
+    """Whether a tensor outside of kernels is what a kernel made in fragments."""
+    made = owner(tensor)
+    if made is None or made.name != "scf.forall":
+        return False
+    return list(made.results).index(tensor) in IN_FRAGMENTS.find(made, ())
