@@ -115,7 +115,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
 
     Where each program has a multiprocessor alone (`each` is 1), the number is that with which the
     multiprocessors are busiest: the last programs of a launch leave some of them idle. A join has
-    to be worth it (JOIN). Else:
+    to be worth it (JOIN), and of streams that data end no chunk is there for nothing. Else:
 
     The target runs some more than `programs` at once: a grid of up to twice as many needs no
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
@@ -150,6 +150,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     few = ix.minimum(tiles, _in_places(asked, some, each, rows))
     many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
     if _ends_by_data(stream):
+        few = _as_long(tiles, few) if each == 1 else few
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
         small = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
         alone = ix.floordiv(ix.scale(asked, ALONE), some)
@@ -176,6 +177,17 @@ def _in_places(asked: Index, grid: Index, each: int, rows: bool) -> Index:
         pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), grid)
         few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
     return few
+
+
+def _as_long(tiles: Index, count: Index) -> Index:
+    """The fewest chunks of which the longest has no more tiles than with so many: all are done as
+    soon, and fewer are joined."""
+    longest = _quotient_up(tiles, ix.maximum(1, count))
+    return _quotient_up(tiles, ix.maximum(1, longest))
+
+
+def _quotient_up(a: Index, b: Index) -> Index:
+    return ix.floordiv(ix.add(a, ix.sub(b, 1)), b)
 
 
 def _grid_of(
@@ -280,8 +292,8 @@ def _fuller(
         more = ix.maximum(more, ix.minimum(ix.scale(some, 2), FEW_CHUNKS))
 
     def time(count: Index) -> Index:
-        each = ix.floordiv(ix.add(tiles, ix.sub(count, 1)), count)
-        return ix.mul(ix.add(each, AROUND), ix.maximum(busy, ix.mul(grid, count)))
+        each = ix.add(_quotient_up(tiles, count), AROUND)
+        return ix.mul(each, ix.maximum(busy, ix.mul(grid, count)))
 
     join = ix.where_less(1, some, 0, ix.scale(busy, JOINED))  # that of `few` counts alike
     sooner = ix.where_less(
