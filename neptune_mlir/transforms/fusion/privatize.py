@@ -115,7 +115,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
 
     Where each program has a multiprocessor alone (`each` is 1), the number is that with which the
     multiprocessors are busiest: the last programs of a launch leave some of them idle. A join has
-    to be worth it (JOIN), and of streams that data end no chunk is there for nothing. Else:
+    to be worth it (JOIN). Else:
 
     The target runs some more than `programs` at once: a grid of up to twice as many needs no
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
@@ -147,10 +147,9 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     asked: Index = programs
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
         asked = ix.scale(_multiprocessors(), each)
-    few = ix.minimum(tiles, _in_places(asked, some, each, rows))
+    few = _easily_joined(tiles, ix.minimum(tiles, _in_places(asked, some, each, rows)))
     many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
     if _ends_by_data(stream):
-        few = _as_long(tiles, few) if each == 1 else few
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
         small = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
         alone = ix.floordiv(ix.scale(asked, ALONE), some)
@@ -179,11 +178,12 @@ def _in_places(asked: Index, grid: Index, each: int, rows: bool) -> Index:
     return few
 
 
-def _as_long(tiles: Index, count: Index) -> Index:
-    """The fewest chunks of which the longest has no more tiles than with so many: all are done as
-    soon, and fewer are joined."""
+def _easily_joined(tiles: Index, count: Index) -> Index:
+    """So many chunks, or the fewest of which the longest has no more tiles, where a kernel for so
+    few joins them: all are done as soon."""
     longest = _quotient_up(tiles, ix.maximum(1, count))
-    return _quotient_up(tiles, ix.maximum(1, longest))
+    fewer = _quotient_up(tiles, ix.maximum(1, longest))
+    return ix.where_less(max(SMALL_JOINS), fewer, count, fewer)
 
 
 def _quotient_up(a: Index, b: Index) -> Index:
