@@ -149,22 +149,23 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
         asked = ix.scale(_multiprocessors(), each)
     few = _easily_joined(tiles, ix.minimum(tiles, _in_places(asked, some, each, rows)))
     many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
+    small: Index | None = None
     if _ends_by_data(stream):
         pieces = ix.floordiv(ix.scale(asked, PIECES), some)
         small = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
         alone = ix.floordiv(ix.scale(asked, ALONE), some)
         alone = ix.minimum(alone, ix.floordiv(tiles, LONG_CHUNK), max(SMALL_JOINS))
-        several = _ends(stream, values, axes)
-        few = ix.where_less(1, several, small, ix.maximum(few, alone))
-        many = ix.where_less(1, several, small, many)
+        few = ix.maximum(few, alone)
     moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
     places = _places(stream, *moved)
-    if each == PAIR and not rows and places >= MORE_ROOM and not _ends_by_data(stream):
+    if each == PAIR and not rows and places >= MORE_ROOM and small is None:
         room = ix.floordiv(ix.scale(asked, places), PAIR)
         few = _fuller(grid, asked, room, tiles, few, moved[1])
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
-    if each == 1 and not _ends_by_data(stream):
+    if each == 1 and small is None:
         chosen = _soonest(grid, asked, tiles, few)
+    if small is not None:
+        chosen = ix.where_less(1, _ends(stream, values, axes), small, chosen)
     chosen = ix.minimum(chosen, _most_by_bytes(tiles, *moved))
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
 
@@ -179,15 +180,14 @@ def _in_places(asked: Index, grid: Index, each: int, rows: bool) -> Index:
 
 
 def _easily_joined(tiles: Index, count: Index) -> Index:
-    """So many chunks, or the fewest of which the longest has no more tiles, where a kernel for so
-    few joins them: all are done as soon."""
-    longest = _quotient_up(tiles, ix.maximum(1, count))
-    fewer = _quotient_up(tiles, ix.maximum(1, longest))
-    return ix.where_less(max(SMALL_JOINS), fewer, count, fewer)
-
-
-def _quotient_up(a: Index, b: Index) -> Index:
-    return ix.floordiv(ix.add(a, ix.sub(b, 1)), b)
+    """So many chunks, or as many as a small join takes, where the longest has no more tiles then:
+    all are done as soon."""
+    last = ix.maximum(0, ix.sub(tiles, 1))  # of all tiles; of a chunk one has fewer before it
+    most = max(SMALL_JOINS)
+    longer = ix.where_less(
+        ix.floordiv(last, ix.maximum(1, count)), ix.floordiv(last, most), MOST_OF_ROWS, most
+    )
+    return ix.minimum(count, longer)
 
 
 def _grid_of(
@@ -292,8 +292,8 @@ def _fuller(
         more = ix.maximum(more, ix.minimum(ix.scale(some, 2), FEW_CHUNKS))
 
     def time(count: Index) -> Index:
-        each = ix.add(_quotient_up(tiles, count), AROUND)
-        return ix.mul(each, ix.maximum(busy, ix.mul(grid, count)))
+        each = ix.floordiv(ix.add(tiles, ix.sub(count, 1)), count)
+        return ix.mul(ix.add(each, AROUND), ix.maximum(busy, ix.mul(grid, count)))
 
     join = ix.where_less(1, some, 0, ix.scale(busy, JOINED))  # that of `few` counts alike
     sooner = ix.where_less(

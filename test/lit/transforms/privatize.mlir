@@ -8,7 +8,7 @@
 // DEVICE: %[[UNITS:.*]] = "neptune.multiprocessors"() : () -> index
 // DEVICE: %[[ASKED:.*]] = affine.apply {{.*}}%[[UNITS]]
 // DEVICE: %[[SHARE:.*]] = arith.divui %[[ASKED]]
-// DEVICE: arith.cmpi slt, %c32
+// DEVICE: arith.select {{.*}}, %c1024{{.*}}, %c32
 // DEVICE: %[[N:.*]] = affine.max
 // DEVICE: scf.forall ({{.*}}) in (%[[N]], 2, 8,
 
@@ -18,8 +18,7 @@
 // LAUNCH: remark: privatized into chunks for 64 programs
 // LAUNCH: %[[SHARE:.*]] = arith.divui %c64
 // LAUNCH: affine.min
-// LAUNCH: %[[EASY:.*]] = arith.cmpi slt, %c32
-// LAUNCH: arith.select %[[EASY]]
+// LAUNCH: arith.select {{.*}}, %c1024{{.*}}, %c32
 // LAUNCH: %[[N:.*]] = affine.max
 // LAUNCH: scf.forall ({{.*}}) in (%[[N]], 2, 8,
 // LAUNCH: tensor<?x2x8x?x64xf32>
