@@ -148,14 +148,13 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
         asked = ix.scale(_multiprocessors(), each)
     few = _easily_joined(tiles, ix.minimum(tiles, _in_places(asked, some, each, rows)))
-    many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
+    long = ix.floordiv(tiles, LONG_CHUNK)
+    many = ix.minimum(long, ix.floordiv(ix.scale(asked, 8), some))
     small: Index | None = None
     if _ends_by_data(stream):
-        pieces = ix.floordiv(ix.scale(asked, PIECES), some)
-        small = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
+        small = ix.maximum(few, ix.minimum(long, ix.floordiv(ix.scale(asked, PIECES), some)))
         alone = ix.floordiv(ix.scale(asked, ALONE), some)
-        alone = ix.minimum(alone, ix.floordiv(tiles, LONG_CHUNK), max(SMALL_JOINS))
-        few = ix.maximum(few, alone)
+        few = ix.maximum(few, ix.minimum(alone, long, max(SMALL_JOINS)))
     moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
     places = _places(stream, *moved)
     if each == PAIR and not rows and places >= MORE_ROOM and small is None:
@@ -181,13 +180,11 @@ def _in_places(asked: Index, grid: Index, each: int, rows: bool) -> Index:
 
 def _easily_joined(tiles: Index, count: Index) -> Index:
     """So many chunks, or as many as a small join takes, where the longest has no more tiles then:
-    all are done as soon."""
+    all are done as soon. (Of LONG_CHUNK tiles the share that others take off weighs more.)"""
     last = ix.maximum(0, ix.sub(tiles, 1))  # of all tiles; of a chunk one has fewer before it
     most = max(SMALL_JOINS)
-    longer = ix.where_less(
-        ix.floordiv(last, ix.maximum(1, count)), ix.floordiv(last, most), MOST_OF_ROWS, most
-    )
-    return ix.minimum(count, longer)
+    now = ix.minimum(ix.floordiv(last, ix.maximum(1, count)), LONG_CHUNK - 2)
+    return ix.minimum(count, ix.where_less(now, ix.floordiv(last, most), MOST_OF_ROWS, most))
 
 
 def _grid_of(

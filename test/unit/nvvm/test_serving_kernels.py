@@ -372,6 +372,7 @@ def test_chunks_are_as_few_as_a_small_join_takes_where_none_gets_longer():
     *_, chunks = counted(ops.paged_attention(head_dim=64, page_size=16, dtype="f16"))
     assert chunks(1, 128, heads=8) == 32
     assert chunks(1, 132, heads=8) == 33  # of 2 tiles each
+    assert chunks(1, 2048, heads=8) == 33  # of 31 and 32 tiles: 32 of these took 2% longer
     assert chunks(1, 128, heads=4) == 64  # of a tile each
 
 
