@@ -16,6 +16,8 @@
   is in large tiles that do not keep the chip busy, where numbers of rows are joined.
 * Merged rows (`merge-rows`): where rows lie along two axes, and a call has few along each. The
   tiles are as small as they can be without reading anything more often.
+* Idle multiprocessors (`Case.spare`): where results are wide, so that chunks of large tiles cost
+  much and are few, small tiles read streams more often and have a multiprocessor each.
 * Few tiles (`short_calls`): where programs visit so few that no kernel looks for live ones before.
 * Least rows (`Way.rows`): on CPUs, where a call has so few that a product by blocks does not pay.
 * Short streams (`Way.lengths`): on CPUs, where a vector along a row would be mostly empty.
@@ -91,6 +93,7 @@ class Case:
         exact: the condition says all, whatever the schedule.
         product: that the program ends with, of kernels that are chosen by its `tile`.
         wide: results are wider than an instruction of warp groups.
+        spare: tiles are smaller than they need be, for calls that leave multiprocessors idle.
         visited: tiles that a program for any call visits at most, where the kernels are for calls
             that visit few (VISIT_ALL), or for others (`merged`).
     """
@@ -106,6 +109,7 @@ class Case:
     product: Product | None = None
     tile: ProductTile | None = None
     wide: bool = False
+    spare: bool = False
     visited: Expression | None = None
 
     @property
@@ -316,10 +320,17 @@ def merged_rows(module: Any, rows: int) -> tuple[Case, ...]:
         for schedule in ("private", "streamed")
         if schedule == "private" or n >= PORTABLE or n <= SMALL
     ]  # not cut: tiles of warp groups, and the smallest
+    if wide:  # smaller tiles that hold all rows of a call come behind it
+        place = next(k for k, case in enumerate(cases) if case.rows < PORTABLE)
+        some = Case(f"rows:{SMALL}", schedule="private", merged=True, wide=True, spare=True)
+        cases.insert(place, some)
     if rows:
         least = min((n for n in MERGED if n >= rows), default=MERGED[0])
-        wide = least >= PORTABLE
-        taken = (c for c in cases if c.rows == least or (wide and c.rows >= PORTABLE))
+        large = least >= PORTABLE
+        taken = (
+            c for c in cases
+            if (large if c.spare else c.rows == least or (large and c.rows >= PORTABLE))
+        )  # fmt: skip
         cases = [replace(c, condition=ANY_CALL) for c in taken]
     return tuple(cases)
 
@@ -411,6 +422,8 @@ class Conditions:
             return whole(case, variant)
         launch = _in_parts(variant)
         tiles = _product(launch.grid[1:])
+        if case.spare:
+            return self._spare(tiles)
         if case.product is not None:
             self._cut[case.rows] = tiles
             rule = self._by_time(case, launch.grid[0])
@@ -497,6 +510,16 @@ class Conditions:
         busy = case.wide and largest == whole
         return case.condition or (["and", fits, rule] if busy else fits)
 
+    def _spare(self, tiles: Expression) -> Expression | None:
+        """Calls of which larger tiles are cut into so few chunks that in as many the programs of
+        these have a multiprocessor each."""
+        found = (found for (_, merged), found in self._chunks.items() if merged)
+        rule, (chunks, *larger) = next(found, (None, (0,)))
+        if rule is None:
+            return None
+        more = ["and", ["lt", 1, chunks], ["lt", _product(larger), tiles]]
+        return ["and", rule, ["and", more, ["le", ["mul", chunks, tiles], ["multiprocessors"]]]]
+
     def _whole(self, case: Case, variant: Plan) -> Expression:
         """Calls for tiles of merged rows whose stream is not cut: where these keep the
         multiprocessors busy, or one chunk is the best number."""
@@ -570,31 +593,3 @@ def _product(grid: Sequence[Expression]) -> Expression:
 def blocks_of(module: Any) -> int:
     """How many blocks of a tile program are to share a multiprocessor, as `tile` noted."""
     return max((tuned(forall, "blocks", 1) for forall in foralls(module)), default=1)
-
-
-def leave_none(cases: Sequence[Case]) -> bool:
-    """Whether the kernels of these cases, the first of which is for lengths from some number on,
-    take every call: the kernel for any call has none left then, and the first may take its
-    place."""
-    if any(not case.is_known for case in cases) or not cases:
-        return False
-    ranges = [found for case in cases if (found := _lengths(case.condition)) is not None]
-    start = _lengths(cases[0].condition)
-    if start is None or start[2] is not None or len({what for what, *_ in ranges}) > 1:
-        return False
-    reached = 0  # every length below
-    for _, low, high in sorted(ranges, key=lambda r: r[1]):
-        if low <= reached and high is None:
-            return True
-        reached = max(reached, high + 1) if low <= reached and high is not None else reached
-    return False
-
-
-def _lengths(condition: Any) -> tuple[str, int, int | None] | None:
-    """A condition as what has to be from one number to another (None: any length), or None."""
-    match condition:
-        case ["le", int(low), what] if not isinstance(what, int):
-            return str(what), low, None
-        case ["le", what, int(high)]:
-            return str(what), 0, high
-    return None

@@ -25,6 +25,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal
+from neptune_mlir.pipelines.all_lengths import leave_none
 from neptune_mlir.pipelines.cases import (
     PLAIN_TILES,
     Case,
@@ -35,7 +36,6 @@ from neptune_mlir.pipelines.cases import (
     few_tiles,
     is_alignable,
     least_rows,
-    leave_none,
     long_rows,
     longer,
     merged_rows,
@@ -379,7 +379,8 @@ class RaisedProgram:
         """The tile programs for some calls, with one more knob, by each way that suits."""
         ways = (base.way,)
         if case.schedule:
-            ways = tuple(way for way in base.way.cut if way.takes(case.schedule, case.rows))
+            taken = (way for way in base.way.cut if way.takes(case.schedule, case.rows))
+            ways = tuple(way for way in taken if way.spare == case.spare)
         schedule = case.schedule or base.facts["schedule"]
         bound = [way.bound(schedule, case.knob) for way in ways]
         bound = [way.bound(schedule, knob) if knob else way for way in bound]

@@ -67,6 +67,12 @@ CUT_PORTABLE = (
     # rows without products: tiles by the rule
     Way({"private": f"chunks:0;{CUT}"}, least=NO_PRODUCTS, most=NO_PRODUCTS),
 )  # fmt: skip
+# Tiles of few rows that have a multiprocessor alone, for results so wide that chunks of large tiles
+# are few: their warps share the columns, and long tiles of a stream are few.
+SPARE = Way(
+    _cut(f"product_stream:64;least:16;chunks:0;programs:{MULTIPROCESSORS};each:1;columns:32;warps:4"),
+    least=16, most=16, spare=True,
+)  # fmt: skip
 KNOBS = {"streamed": f"{HELD};least:16", "private": f"{PRIVATE};{HELD}"}
 CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
 # Streams so short that one tile has a whole row, of rows whose length only a call knows: the
@@ -99,7 +105,7 @@ def ways(target: str) -> tuple[Way, ...]:
         Step("specialize-warps"),
     )  # fmt: skip
     groups = Way(CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups")
-    cut = (groups, *cut)
+    cut = (groups, *cut, SPARE.within(shared))
     portable = tuple(replace(way, cut=cut) for way in portable)
     specialised = {**whole, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"

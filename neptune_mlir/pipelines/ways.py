@@ -24,6 +24,7 @@ class Way:
         cut: ways of cutting streams into chunks for calls with few rows, the best first; none: they
             are not cut.
         most: rows of a tile of such a way, at most, and `least`, at least.
+        spare: whether it is for tiles that find multiprocessors idle (`Case.spare`).
         smaller: further knobs, one after the other, for a variant whose code spills or takes more
             memory than there is.
         narrow: further knobs, by schedule, for programs whose products stream elements of 8 bits.
@@ -46,6 +47,7 @@ class Way:
     cut: tuple[Way, ...] = ()
     most: int = 0
     least: int = 0
+    spare: bool = False
     smaller: tuple[str, ...] = ()
     narrow: Mapping[str, str] = field(default_factory=dict)
     rows: tuple[tuple[int, str], ...] = ()

@@ -147,24 +147,24 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     asked: Index = programs
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
         asked = ix.scale(_multiprocessors(), each)
-    few = ix.minimum(tiles, _in_places(asked, some, each, rows))
-    many = ix.minimum(ix.floordiv(tiles, LONG_CHUNK), ix.floordiv(ix.scale(asked, 8), some))
+    few = _easily_joined(tiles, ix.minimum(tiles, _in_places(asked, some, each, rows)))
+    long = ix.floordiv(tiles, LONG_CHUNK)
+    many = ix.minimum(long, ix.floordiv(ix.scale(asked, 8), some))
+    small: Index | None = None
     if _ends_by_data(stream):
-        pieces = ix.floordiv(ix.scale(asked, PIECES), some)
-        small = ix.maximum(few, ix.minimum(ix.floordiv(tiles, LONG_CHUNK), pieces))
+        small = ix.maximum(few, ix.minimum(long, ix.floordiv(ix.scale(asked, PIECES), some)))
         alone = ix.floordiv(ix.scale(asked, ALONE), some)
-        alone = ix.minimum(alone, ix.floordiv(tiles, LONG_CHUNK), max(SMALL_JOINS))
-        several = _ends(stream, values, axes)
-        few = ix.where_less(1, several, small, ix.maximum(few, alone))
-        many = ix.where_less(1, several, small, many)
+        few = ix.maximum(few, ix.minimum(alone, long, max(SMALL_JOINS)))
     moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
     places = _places(stream, *moved)
-    if each == PAIR and not rows and places >= MORE_ROOM and not _ends_by_data(stream):
+    if each == PAIR and not rows and places >= MORE_ROOM and small is None:
         room = ix.floordiv(ix.scale(asked, places), PAIR)
         few = _fuller(grid, asked, room, tiles, few, moved[1])
     chosen = ix.where_less(ix.scale(asked, 2), grid, many, few)
-    if each == 1 and not _ends_by_data(stream):
+    if each == 1 and small is None:
         chosen = _soonest(grid, asked, tiles, few)
+    if small is not None:
+        chosen = ix.where_less(1, _ends(stream, values, axes), small, chosen)
     chosen = ix.minimum(chosen, _most_by_bytes(tiles, *moved))
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
 
@@ -176,6 +176,15 @@ def _in_places(asked: Index, grid: Index, each: int, rows: bool) -> Index:
         pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), grid)
         few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
     return few
+
+
+def _easily_joined(tiles: Index, count: Index) -> Index:
+    """So many chunks, or as many as a small join takes, where the longest has no more tiles then:
+    all are done as soon. (Of LONG_CHUNK tiles the share that others take off weighs more.)"""
+    last = ix.maximum(0, ix.sub(tiles, 1))  # of all tiles; of a chunk one has fewer before it
+    most = max(SMALL_JOINS)
+    now = ix.minimum(ix.floordiv(last, ix.maximum(1, count)), LONG_CHUNK - 2)
+    return ix.minimum(count, ix.where_less(now, ix.floordiv(last, most), MOST_OF_ROWS, most))
 
 
 def _grid_of(

@@ -8,14 +8,17 @@
 // DEVICE: %[[UNITS:.*]] = "neptune.multiprocessors"() : () -> index
 // DEVICE: %[[ASKED:.*]] = affine.apply {{.*}}%[[UNITS]]
 // DEVICE: %[[SHARE:.*]] = arith.divui %[[ASKED]]
+// DEVICE: arith.select {{.*}}, %c1024{{.*}}, %c32
 // DEVICE: %[[N:.*]] = affine.max
 // DEVICE: scf.forall ({{.*}}) in (%[[N]], 2, 8,
 
 // The number of chunks follows from the extents: 64 programs over what the other axes leave, and
-// no more than there are tiles. A join of few chunks has a kernel of its own.
+// no more than there are tiles, nor than a join of 32 takes where none is longer then. A join of few
+// chunks has a kernel of its own.
 // LAUNCH: remark: privatized into chunks for 64 programs
 // LAUNCH: %[[SHARE:.*]] = arith.divui %c64
 // LAUNCH: affine.min
+// LAUNCH: arith.select {{.*}}, %c1024{{.*}}, %c32
 // LAUNCH: %[[N:.*]] = affine.max
 // LAUNCH: scf.forall ({{.*}}) in (%[[N]], 2, 8,
 // LAUNCH: tensor<?x2x8x?x64xf32>

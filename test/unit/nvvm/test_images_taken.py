@@ -12,7 +12,8 @@ from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import nvptx, ptxas
 from neptune_mlir.codegen.nvidia.ptxas import Cubin, Figures
 from neptune_mlir.driver import compiler
-from neptune_mlir.pipelines.cases import Case, leave_none
+from neptune_mlir.pipelines.all_lengths import leave_none
+from neptune_mlir.pipelines.cases import Case
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from support import kept_code

@@ -350,8 +350,8 @@ def counted(program):
     plan = gpu.sketch(base.module, "sm_90a", None)
     launch = next(x for x in plan.launches if not x.of_mask)
 
-    def chunks(batch, columns):
-        shapes = [(batch, 32, 1, 64), *[(0, 16, 32, 64)] * 2, (batch, columns), (batch,)]
+    def chunks(batch, columns, heads=32):
+        shapes = [(batch, heads, 1, 64), *[(0, 16, heads, 64)] * 2, (batch, columns), (batch,)]
         return evaluate(launch.grid[0], shapes, [None] * 5, 132)
 
     return raised, base, plan, chunks
@@ -365,6 +365,15 @@ def test_one_long_sequence_has_two_chunks_for_each_place():
     assert chunks(1, 2048) == 16
     assert chunks(1, 256) == 8  # which have fewer than LONG_CHUNK tiles
     assert chunks(2, 2048) == 32
+
+
+def test_chunks_are_as_few_as_a_small_join_takes_where_none_gets_longer():
+    """Of 8 heads 33 chunks have a place, with at most 2 tiles each of 64: so have 32."""
+    *_, chunks = counted(ops.paged_attention(head_dim=64, page_size=16, dtype="f16"))
+    assert chunks(1, 128, heads=8) == 32
+    assert chunks(1, 132, heads=8) == 33  # of 2 tiles each
+    assert chunks(1, 2048, heads=8) == 33  # of 31 and 32 tiles: 32 of these took 2% longer
+    assert chunks(1, 128, heads=4) == 64  # of a tile each
 
 
 def test_calls_whose_stream_has_one_chunk_have_no_join():

@@ -22,6 +22,7 @@ from support.chips.run_kernels import Specialised, Variant
 from support.serving_cases import formula
 
 LATENT, ROPE, PAGE = 384, 16, 16
+SPARE = 16, "spare"  # tiles of few rows, for calls with many that leave multiprocessors idle
 
 
 @cache
@@ -33,7 +34,8 @@ def variants(queries):
     raised = RaisedProgram(program.to_mlir(), "latent")
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
     made = raised.variants(base, "", "sm_90a")
-    return base, {(case.rows, case.schedule): (case, v) for case, v in made if case.merged}
+    kinds = ((SPARE if c.spare else (c.rows, c.schedule), c, v) for c, v in made if c.merged)
+    return base, {kind: (case, variant) for kind, case, variant in kinds}
 
 
 def specialised(found):
@@ -72,8 +74,11 @@ def test_chunks_load_as_much_as_their_results_are():
     assert [chunks(n) for n in (256, 512, 1024)] == [32, 32, 64]
 
 
-@pytest.mark.parametrize("kind", [(64, "private"), (64, "streamed")])
-@pytest.mark.parametrize("heads", [3, 40])
+@pytest.mark.parametrize(
+    ("kind", "heads"),
+    [((64, "private"), 3), ((64, "private"), 40), ((64, "streamed"), 3), ((64, "streamed"), 40),
+     (SPARE, 40)],
+)  # fmt: skip
 def test_latents(kind, heads):
     """Several tiles, of which the last is partly there; what no sequence uses is NaN."""
     rng = np.random.default_rng(0)
@@ -88,7 +93,7 @@ def test_latents(kind, heads):
             pages[table[b, at // PAGE], at % PAGE] = keys[b][at]
         table[b, -(-length // PAGE) :] = -7
     found = kernel(kind)(q, r, pages, table, lengths)
-    assert any(block.products for block in kernel(kind).blocks)
+    assert any(block.products for block in kernel(kind).blocks) == (kind != SPARE)
     for b, rows in enumerate(keys):
         both = np.concatenate([q[b], r[b]], -1)
         wanted = formula(both, rows[None], rows[None, :, :LATENT], scale=0.1)[0]
@@ -164,3 +169,32 @@ def test_few_rows_of_wide_results_take_large_tiles_that_keep_the_chip_busy():
         return bool(evaluate(rule, [*shapes, (batch, columns), (batch,)], [None] * 5, 132))
 
     assert [takes_few(n) for n in (1, 32, 128, 150, 256)] == [True, True, False, True, False]
+
+
+def test_small_tiles_take_the_multiprocessors_that_large_ones_leave_idle():
+    """Chunks of 64 rows store so much that they are few: of 128 heads and 1024 keys 16 programs,
+    where 128 of 16 rows run at once and are done sooner."""
+    base, found = variants(1)
+    large, small = found[64, "private"], found[SPARE]
+    plans = [gpu.sketch(m.module, "sm_90a", None) for m in (base, large[1], small[1])]
+    conditions = Conditions(plans[0])
+    assert conditions.of(small[0], plans[2]) is None  # the large ones were refused
+    conditions.of(large[0], plans[1])
+    rule = conditions.of(small[0], plans[2])
+
+    def programs(batch, heads, keys, own=2):
+        """Those that a call has with such tiles, 0 where it has others."""
+        columns = keys // PAGE
+        shapes = [(batch, heads, 1, LATENT), (batch, heads, 1, ROPE), (0, PAGE, LATENT + ROPE)]
+        given = [*shapes, (batch, columns), (batch,)], [None] * 5, 132
+        launch = next(x for x in plans[own].launches if not x.of_mask)
+        return evaluate(rule, *given) and [evaluate(n, *given) for n in launch.grid]
+
+    assert programs(1, 128, 1024, own=1) == [8, 1, 2]
+    assert programs(1, 128, 1024) == [16, 1, 8]
+    assert programs(2, 128, 1024) == [8, 2, 8]
+    assert programs(1, 64, 4096) == [32, 1, 4]  # a join of 33 takes longer, and no chunk is shorter
+    for call in [(1, 128, 4096), (4, 128, 1024), (128, 128, 4096)]:
+        assert not programs(*call)  # 64 programs of large tiles have as little to do
+    assert not programs(1, 64, 64)  # one chunk, and nothing to join
+    assert not programs(1, 16, 1024)  # all rows fit one tile
