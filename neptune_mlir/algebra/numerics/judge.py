@@ -21,7 +21,8 @@ from neptune_mlir.algebra.numerics.accuracy import (
 )
 from neptune_mlir.algebra.numerics.floats import EPSILON, Array
 from neptune_mlir.algebra.numerics.moves import WIGGLES, Move, alike, jitter, moved_together, wiggle
-from neptune_mlir.algebra.numerics.orders import ORDERS, SIGNS
+from neptune_mlir.algebra.numerics.orders import FURTHER_ORDERS, ORDERS, SIGNS
+from neptune_mlir.algebra.numerics.rearranged import Rearrangement, rearrangements
 
 AGAIN = 16  # runs that even out luck
 # Where those leave it close, more of them, as long as the error is less than this over its bound.
@@ -65,6 +66,12 @@ class Programs:
     otherwise: Callable[[int], Run] | None = None
     # all of these with the program as written where 0 times anything is 0
     hiding: Callable[[], Programs] | None = None
+
+    def in_every_order(self) -> list[Run]:
+        """The program as written with its sums in all orders but that of the program."""
+        reordered = self.reordered
+        orders = *range(1, ORDERS + 1), *FURTHER_ORDERS
+        return [reordered(order) for order in orders] if reordered else []
 
     def unfused_in(self, run: int) -> Run:
         """The program as written, its sums in the order of a run: that of run 0 is as written."""
@@ -211,17 +218,40 @@ def judge_each(
 
 def _judging(programs: Programs, arguments: Sequence[Any], seed: int) -> Asking[list[Comparison]]:
     beside = {odd: _Beside(programs, arguments, seed, odd) for odd in (False, True)}
-    found = yield from _judged(programs, beside, False)
+    found = yield from _judged(programs, beside, _Look())
     if programs.ranged is not None and not all(c.ok for c in found):
-        found = yield from _judged(programs, beside, True)
+        found = yield from _judged(programs, beside, _Look(doubt=True))
     if programs.otherwise is not None and any(c.strangers for c in found):
-        found = yield from _judged(programs, beside, True, True, True)
+        found = yield from _judged(programs, beside, _Look(doubt=True, otherwise=True), True)
     if not all(c.ok or c.strangers for c in found):
         yield from _look_further(programs, arguments, seed, found)
     if programs.hiding is not None and not all(c.ok for c in found):
         hiding = yield from _judging(_with_hidden(programs), arguments, seed)
         found = [b if b.ok else a for a, b in zip(found, hiding, strict=True)]
+    if programs.otherwise is not None and not all(c.ok for c in found):
+        odd = any(c.strangers for c in found)
+        look = _Look(doubt=True, otherwise=odd, every=True)
+        last = yield from _judged(programs, beside, look, odd)
+        if not all(c.ok or c.strangers for c in last):
+            yield from _rearranged(programs, beside[odd], look, last)
+        found = [b if b.ok else a for a, b in zip(found, last, strict=True)]
     return found
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How closely one looks.
+
+    Attributes:
+        doubt: whether the range of its types may be what the unfused program lacks.
+        otherwise: whether an infinity or a NaN may be where the program as written has it with
+            another rounding.
+        every: whether it leaves the range of its types where it does in any order of many.
+    """
+
+    doubt: bool = False
+    otherwise: bool = False
+    every: bool = False
 
 
 def _with_hidden(programs: Programs) -> Programs:
@@ -323,6 +353,40 @@ def _look_further(
                 return
 
 
+def _rearranged(
+    programs: Programs, beside: _Beside, look: _Look, found: Sequence[Comparison]
+) -> Asking[None]:
+    """Whether an error is luck that inputs which move keep: the program as written has it in some
+    order of its sums, and the elements of the inputs in other orders have no such error."""
+    arguments = beside.arguments
+    generator = np.random.default_rng(AGAIN)
+    draws = rearrangements(programs.exact, arguments, generator, FURTHER - 1)
+    if not draws:
+        return
+    elsewhere = programs.comparisons()
+    many = [arguments, *beside.further(1, FURTHER)]
+    for k, (inputs, way) in enumerate(zip(many, (None, *draws), strict=True)):
+        there = programs if way is None else _in_the_order(programs, way)
+        yield from _run(there, [inputs], elsewhere, look, first=k)
+    for comparison, other in zip(found, elsewhere, strict=True):
+        if not comparison.ok and not comparison.strangers:
+            comparison.take_worst_order()
+            if not other.ok:
+                comparison.beside = other.excess
+
+
+def _in_the_order(programs: Programs, way: Rearrangement) -> Programs:
+    """The programs on rearranged inputs, with results that are put back."""
+    def of(run: Run) -> Run:
+        return lambda arguments: [way.back(r) for r in run([way(a) for a in arguments])]
+
+    reordered, ranged = programs.reordered, programs.ranged
+    return replace(
+        programs, fused=of(programs.fused), unfused=of(programs.unfused), exact=of(programs.exact),
+        reordered=reordered and (lambda order: of(reordered(order))), ranged=ranged and of(ranged),
+    )
+
+
 def _turned(programs: Programs, arguments: Sequence[Any]) -> Sequence[Comparison | None]:
     """The results beside the program as written with other roundings."""
     found = programs.comparisons()
@@ -344,20 +408,18 @@ def _moved(
     found = programs.comparisons(part)
     times = min(FURTHER, programs.most) - 1
     more = moved_together(move(arguments, part), generator, times)
-    yield from _run(programs, [arguments, *more], found)
+    yield from _run(programs, [arguments, *more], found, _Look())
     return found
 
 
 def _judged(
-    programs: Programs, besides: Mapping[bool, _Beside], doubt: bool, odd: bool = False,
-    otherwise: bool = False,
-) -> Asking[list[Comparison]]:  # fmt: skip
-    """`doubt`: whether the range of its types may be what the unfused program lacks. `odd`: whether
-    an infinity or a NaN is where it must not be, in the first run or in a further one. `otherwise`:
-    whether it may be there if the program as written has it with another rounding."""
+    programs: Programs, besides: Mapping[bool, _Beside], look: _Look, odd: bool = False
+) -> Asking[list[Comparison]]:
+    """`odd`: whether an infinity or a NaN is where it must not be, in the first run or in a further
+    one."""
     arguments = besides[odd].arguments
     found = programs.comparisons()
-    yield from _run(programs, [arguments], found, otherwise=otherwise)
+    yield from _run(programs, [arguments], found, look)
     if all(c.ok for c in found):
         return found
     # From here on it costs more: does float64 know, and is it luck?
@@ -371,12 +433,13 @@ def _judged(
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
     if odd and programs.reordered:
         jitters.append(programs.reordered(SIGNS)(arguments))
+    if look.every:
+        jitters += [run(arguments) for run in programs.in_every_order()]
     found = programs.comparisons()
     hidden = yield from beside.hidden()
     yield from _run(
-        programs, [arguments], found, near, unequal, jitters, hidden, doubt=doubt, shifted=known,
-        otherwise=otherwise,
-    )  # fmt: skip
+        programs, [arguments], found, look, near, unequal, jitters, hidden, shifted=known
+    )
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, *CLOSE):
@@ -389,17 +452,23 @@ def _judged(
         if not close or runs > programs.most:
             break
         more = beside.further(first, runs)
-        yield from _run(
-            programs, more, found, hidden=hidden, first=first, doubt=doubt, otherwise=otherwise
-        )
+        yield from _run(programs, more, found, look, hidden=hidden, first=first)
     if not odd and any(c.strangers for c in found):  # is it so in the unfused program, too?
-        return (yield from _judged(programs, besides, doubt, True))
+        return (yield from _judged(programs, besides, replace(look, otherwise=False), True))
     if any(c.alone > programs.within for c in found):
-        for order in range(1, ORDERS + 1) if programs.reordered else ():
-            written = programs.unfused_in(order)(arguments)
+        for way in _ways(programs, look):
+            written = way(arguments)
             for comparison, *of_one in zip(found, written, programs.exact(arguments), strict=True):
                 comparison.add_order(*of_one)
     return found
+
+
+def _ways(programs: Programs, look: _Look) -> list[Run]:
+    """The program as written in other orders of its sums."""
+    if look.every:
+        return programs.in_every_order()
+    orders = range(1, ORDERS + 1) if programs.reordered else ()
+    return [programs.unfused_in(order) for order in orders]
 
 
 def _in_orders(
@@ -433,10 +502,10 @@ class _OneRun:
 
 
 def _run(
-    programs: Programs, many: Sequence[Sequence[Any]], found: Sequence[Comparison],
+    programs: Programs, many: Sequence[Sequence[Any]], found: Sequence[Comparison], look: _Look,
     near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
     jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, first: int = 0,
-    doubt: bool = False, shifted: Sequence[Sequence[Any]] = (), otherwise: bool = False,
+    shifted: Sequence[Sequence[Any]] = (),
 ) -> Asking[None]:  # fmt: skip
     """Compare the results of several runs, with numbers from `first` on."""
     yield [(many, [programs.fused, programs.exact]), *_in_orders(programs, many, first)]
@@ -447,7 +516,7 @@ def _run(
     for number, (arguments, (together, beyond)) in enumerate(zip(many, far, strict=True), first):
         three = programs.fused, programs.unfused_in(number), programs.exact
         results = [[np.asarray(r) for r in run(arguments)] for run in three]
-        asked = _beyond_range(programs, results[1], results[2], doubt)
+        asked = _beyond_range(programs, results[1], results[2], look)
         limit = None if finite else programs.limit(arguments)
         summed = programs.summed(arguments, finite)
         how_far = bool(together), bool(beyond)
@@ -459,16 +528,14 @@ def _run(
     for _, group in groupby(runs, lambda one: one.form):
         some = list(group)
         for k, comparison in enumerate(found):
-            _compare(
-                programs, some, k, comparison, near, unequal, jitters, hidden, shifted, otherwise
-            )
+            _compare(programs, some, k, comparison, look, near, unequal, jitters, hidden, shifted)
 
 
 def _compare(
-    programs: Programs, runs: Sequence[_OneRun], k: int, comparison: Comparison,
+    programs: Programs, runs: Sequence[_OneRun], k: int, comparison: Comparison, look: _Look,
     near: Sequence[Sequence[Any]], unequal: Sequence[Sequence[Any]],
     jitters: Sequence[Sequence[Any]], hidden: Sequence[Array] | None,
-    shifted: Sequence[Sequence[Any]], otherwise: bool,
+    shifted: Sequence[Sequence[Any]],
 ) -> None:  # fmt: skip
     """Add runs of one form to the comparison of result `k`."""
     first, exact = runs[0], programs.exact
@@ -492,7 +559,8 @@ def _compare(
         fused, unfused, right, of_near, of_unequal, replaced, of_jitters,
         False if hidden is None else hidden[k],
         beyond[0] if beyond else None, beyond[1:], of_shifted, limit,
-        [_rounded_otherwise(programs, one.arguments, k) for one in runs] if otherwise else (),
+        [_rounded_otherwise(programs, one.arguments, k) for one in runs]
+        if look.otherwise else (), look.every,
     )  # fmt: skip
 
 
@@ -504,7 +572,7 @@ def _rounded_otherwise(programs: Programs, arguments: Sequence[Any], k: int) -> 
 
 
 def _beyond_range(
-    programs: Programs, unfused: Sequence[Array], exact: Sequence[Array], doubt: bool
+    programs: Programs, unfused: Sequence[Array], exact: Sequence[Array], look: _Look
 ) -> list[Run]:
     """What says more where the unfused program makes NaNs or infinities of numbers, or may have
     left the range of its types otherwise: `ranged`, and the program in other orders."""
@@ -512,8 +580,7 @@ def _beyond_range(
         return []
     pairs = [(u, e) for u, e in zip(unfused, exact, strict=True) if u.shape == e.shape]
     lost = any((np.isfinite(e) & ~np.isfinite(u)).any() for u, e in pairs)
-    if not (lost or doubt):
+    if not (lost or look.doubt):
         return []
     noise = any((np.isnan(e) & np.isnan(u)).any() for u, e in pairs)
-    others = range(1, ORDERS + 1) if lost or noise else ()
-    return [programs.ranged, *(programs.unfused_in(order) for order in others)]
+    return [programs.ranged, *(_ways(programs, look) if lost or noise or look.every else ())]

@@ -61,14 +61,14 @@ def jitter(
 
     Whole numbers up to `constants` that occur twice stay: they are masks and counts, not data.
     `zeros`: 0 moves, too, by the last place of the largest number (an exponent of 0 is as
-    uncertain as what it is subtracted from). `part`: values move by up to this part of themselves,
-    where their type has more digits than that.
+    uncertain as what it is subtracted from), or of 1, as its exponential has. `part`: values move
+    by up to this part of themselves, where their type has more digits than that.
     """
     values = np.asarray(values)
     if dtype not in EPSILON:
         return Move(values)
     with np.errstate(invalid="ignore", over="ignore"):
-        largest = np.abs(values).max(where=np.isfinite(values), initial=0.0) if zeros else 0.0
+        largest = np.abs(values).max(where=np.isfinite(values), initial=1.0) if zeros else 0.0
         sizes = np.where(values == 0, largest, values)
         constant = (values == np.rint(values)) & (np.abs(values) <= constants)
     if constant.any():  # most inputs have no whole number, and to sort them takes long

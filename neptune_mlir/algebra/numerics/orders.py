@@ -17,6 +17,7 @@ from __future__ import annotations
 
 ORDERS = 5  # beside that of the program
 SIGNS = ORDERS + 1  # what is above 0, and what is below
+FURTHER_ORDERS = range(SIGNS + 1, SIGNS + 17)  # for what is wrong beside all of these
 PARTS = 16  # where a sum may start
 BLOCKS, HALVES = 4, 5  # orders that add up in parts
 BLOCK = 4  # elements of a block

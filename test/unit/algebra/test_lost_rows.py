@@ -4,6 +4,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.judge import Programs, judge
@@ -63,3 +64,23 @@ def test_a_row_that_no_input_moves_has_roundings_for_draws():
         (alone,) = judge(asked, [np.full((3, 1), -1e9)])
         (found,) = judge(replace(asked, otherwise=rounded_so), [np.full((3, 1), -1e9)])
         assert not alone.ok and found.ok == right
+
+
+@pytest.mark.parametrize(("spread", "beside", "right"), [
+    (0.0, np.nan, True), (0.0, 0.0, False), (1.0, np.nan, False),
+])  # fmt: skip
+def test_rows_that_are_noise_are_draws_of_each_other(spread, beside, right):
+    """Fourth moments of equal numbers: one of them is exact by luck of its digits. Whether noise
+    overflows is luck of its row then, but not where another row is none."""
+    x = np.array([[1e20] * 4, [3.0 + spread, 3.0, 3.0, 3.0]])
+
+    def moment(values):
+        d = values[0] - values[0].mean(1, keepdims=True)
+        return [np.mean(d**4, 1)]
+
+    def as_written(values):
+        return [np.array([beside, 0.0 if spread == 0 else moment(values)[0][1]])]
+
+    fused = lambda values: [np.array([beside, np.nan])]  # noqa: E731
+    of = Programs(fused, as_written, moment, ("f32",), ("f32",), ranged=moment)
+    assert judge(of, [x])[0].ok == right

@@ -127,6 +127,16 @@ def test_weights_with_few_digits_are_divided_one_by_one(reference, fused):
     assert bool(found) != fused
 
 
+def test_weights_with_few_digits_are_drawn_again():
+    """What is made of them hides how far they are off, on most data: s / sqrt(s s + c) is 1."""
+    p, i, j, read = rows()
+    x, y, r = read("x"), read("y"), p.input("r", i)[i]
+    e = N.exp(x - N.maximum(N.max(x, j), r))
+    s = 8.0 * N.sum(e / N.sum(e, j) * (y + 0.5), j)
+    p.output(s * N.rsqrt(s * s + 1e-5), i)
+    assert any(": alone, " in r for r in remarks_of(p))
+
+
 def test_exponents_are_found_under_another_shape():
     """Else values that weights multiply would hold masks too, and grouped heads stay unfused."""
     source = ops.attention(head_dim=8, heads=6, kv_heads=2, alibi=True, dtype="bf16")

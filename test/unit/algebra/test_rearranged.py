@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is luck of an order of elements: the last that is asked of what is wrong by all else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from neptune_mlir.algebra.numerics.floats import EPSILON
+from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.moves import jitter, moved_together
+from neptune_mlir.algebra.numerics.orders import FURTHER_ORDERS
+from neptune_mlir.algebra.numerics.rearranged import rearrangements
+
+ULP, ORDER = EPSILON["f32"], FURTHER_ORDERS[2]
+X = np.sort(np.random.default_rng(0).random((3, 8)) + np.arange(8), 1)
+
+
+def programs(fused, unfused, exact, reordered):
+    """Functions of rows; `reordered` of an order and rows."""
+    run = lambda f: lambda values: [np.asarray(f(values[0]), float)]  # noqa: E731
+    return Programs(
+        run(fused), run(unfused), run(exact), ("f32",), ("f32",), ranged=run(exact),
+        reordered=lambda order: run(lambda x: reordered(order, x)), otherwise=lambda n: run(exact),
+    )  # fmt: skip
+
+
+def total(x):
+    return x.sum(1)
+
+
+def off(x, ulps, always=False):
+    """A sum that is off where elements ascend."""
+    ascend = (np.diff(x) > 0).all(1)
+    return total(x) * (1 + ULP * ulps * (ascend | always))
+
+
+def luck(fused=30.0, written=14.0, always=False, exact=total):
+    of = programs(
+        lambda x: off(x, fused, always), total, exact,
+        lambda order, x: off(x, written * (order == ORDER)),
+    )  # fmt: skip
+    return judge(of, [X])[0].ok
+
+
+def test_an_error_in_one_order_is_luck_if_the_program_has_it_in_one():
+    assert luck()
+    assert not luck(written=12.0)  # not as far off in any order
+    assert not luck(fused=34.0, written=30.0)  # in others not within the bound, on average
+
+
+def test_an_error_in_all_orders_is_none():
+    assert not luck(always=True)
+
+
+def test_nor_is_it_luck_where_positions_count():
+    by_place = np.arange(8) * 1e-3
+    assert not luck(exact=lambda x: total(x) + 1e-8 * (x * by_place).sum(1))
+
+
+def test_programs_without_other_roundings_have_no_last_look():
+    of = programs(
+        lambda x: off(x, 30.0), total, total, lambda order, x: off(x, 14.0 * (order == ORDER))
+    )
+    assert judge(of, [X])[0].ok
+    assert not judge(replace(of, otherwise=None), [X])[0].ok
+
+
+@pytest.mark.parametrize(("given", "right"), [(0.4, True), (0.8, False), (0.0, False)])
+def test_what_an_order_of_an_overflowing_sum_gives(given, right):
+    """A reference is -inf if what is below 0 comes first, and then weights are as if there were
+    none; else it is a NaN, or inf and all weights are 0."""
+    of = programs(
+        lambda x: np.full(3, 0.4), lambda x: np.full(3, np.nan), lambda x: np.zeros(3),
+        lambda order, x: np.full(3, given if order == ORDER else 0.0),
+    )  # fmt: skip
+    assert judge(of, [X])[0].ok == right
+
+
+def test_which_axes_may_be_rearranged():
+    generator = np.random.default_rng(0)
+    x, w = generator.random((3, 8)), generator.random(8)
+
+    def known(exact, *arguments):
+        found = rearrangements(lambda values: [exact(*values)], arguments, generator, 20)
+        assert len(found) in (0, 20)
+        return set(found[0].of_extents) if found else set()
+
+    assert known(lambda x, w: x * w, x, w) == {3, 8}
+    assert known(lambda x, w: np.cumsum(x * w, 1), x, w) == {3}
+    assert known(lambda x, w: np.cumsum(x * w, 1) * np.arange(3)[:, None], x, w) == set()
+    assert known(lambda x: np.tril(x), x[:, :3]) == set()
+
+
+def test_a_zero_that_an_exponent_is_made_of_moves_beside_1():
+    """exp(0) is 1, and has its last place."""
+    zeros = np.zeros(50)
+    (moved,) = moved_together([jitter(zeros, "f32", -1.0, zeros=True)], np.random.default_rng(0), 1)
+    assert 0 < np.abs(moved[0]).max() <= ULP
