@@ -282,24 +282,33 @@ class WholeProgram:
     ) -> list[Array]:  # fmt: skip
         """The results for a batch of inputs, in float64 or in the types of the program."""
         rank = max(len(step.extents) for step in steps)
-        makers = {key: step for step in steps for key in step.makes}
         found: dict[str, Array] = dict(data)
-
-        def need(key: str) -> None:
-            if key in found:
-                return
-            step = makers[key]
-            for tensor in sorted(step.tensors):
-                need(tensor)
-            extents = step.extents + (1,) * (rank - len(step.extents))  # what is kept has one rank
-            domain = Domain(extents, found, self.scalars, kind, True, digits, longer, kept)
-            found.update(step.run(domain, plan))
-
         with np.errstate(all="ignore"):
-            for key in self.results:
-                need(key)
+            for step in _in_order(steps, [*self.results], data):
+                extents = step.extents + (1,) * (rank - len(step.extents))  # what is kept has one
+                domain = Domain(extents, found, self.scalars, kind, True, digits, longer, kept)
+                found.update(step.run(domain, plan))
         count = len(next(iter(data.values())))
         return [np.broadcast_to(found[key], (count, *found[key].shape[1:])) for key in self.results]
+
+
+def _in_order(
+    steps: Sequence[Step], wanted: Sequence[str], known: Collection[str]
+) -> Iterator[Step]:
+    """The steps that `wanted` tensors need, each behind those that make what it reads."""
+    makers = {key: step for step in steps for key in step.makes}
+    made, left = {*known}, [*reversed(wanted)]
+    while left:
+        key = left.pop()
+        if key in made:
+            continue
+        step = makers[key]
+        missing = sorted(step.tensors - made)
+        if missing:
+            left += [key, *reversed(missing)]
+            continue
+        made.update(step.makes)
+        yield step
 
 
 def wrong_values(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Programs whose chains are right, one by one, and whose results would not be: they stay apart."""
 
+import gc
 from functools import partial
 from types import SimpleNamespace
 
@@ -480,3 +481,20 @@ def test_a_row_that_is_wrong_beside_rows_whose_infinity_is_luck_is_found(least):
     program = WholeProgram({"r": ((4,), "f32")}, {}, {"total": "f32"}, frozenset())
     assert not wrong_values(program, written, program, written)
     assert "(input 'r: magnitude" in wrong_values(program, written, program, now)
+
+
+def test_values_of_a_batch_go_with_it():
+    """A cycle would keep them until Python looks for garbage: gigabytes, for it looks rarely."""
+    steps = [
+        NestStep("total", "add", T.read("sizes", T.index(0), T.index(1)), (3, 5), (0,)),
+        NestStep("sizes", None, T.make("abs", T.read("x", T.index(0), T.index(1))), (3, 5), (0, 1)),
+    ]
+    program = WholeProgram({"x": ((3, 5), "f32")}, {}, {"total": "f32"}, None)
+    gc.collect()
+    gc.disable()
+    try:
+        (found,) = program.values(steps, {"x": -np.ones((2, 3, 5))}, np.float64)
+        assert (found == 5.0).all() and found.shape == (2, 3)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
