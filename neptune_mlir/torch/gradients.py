@@ -243,7 +243,7 @@ def _forward(
         )
         return made
     made = op.attention_op(q, k, v, attn_mask, captured, *options)
-    again.note(shortcut.door_of(attn_mask, options), shortcut.tensors_of(*tensors[:4], captured))
+    again.note(shortcut.door_of(attn_mask, options), shortcut.tensors_of(q, k, v, attn_mask, captured))
     return made
 
 

@@ -50,6 +50,6 @@ def shorten(overload: Any) -> None:
 def _hide(function: Any) -> None:
     """torch.compile is not to look into a function, nor into what that calls. (Its decorator for
     that costs as much as the rest of a call.)"""
-    skip = getattr(eval_frame, "_FrameAction").SKIP
-    strategy = getattr(eval_frame, "_FrameExecStrategy")(skip, skip)
+    skip = eval_frame._FrameAction.SKIP
+    strategy = eval_frame._FrameExecStrategy(skip, skip)
     eval_frame.set_code_exec_strategy(function.__code__, strategy)
