@@ -243,7 +243,8 @@ def _forward(
         )
         return made
     made = op.attention_op(q, k, v, attn_mask, captured, *options)
-    again.note(shortcut.door_of(attn_mask, options), shortcut.tensors_of(q, k, v, attn_mask, captured))
+    given = shortcut.tensors_of(q, k, v, attn_mask, captured)
+    again.note(shortcut.door_of(attn_mask, options), given)
     return made
 
 
