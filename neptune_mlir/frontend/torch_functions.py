@@ -17,7 +17,7 @@ def instead(torch: Any) -> Any:
         torch.narrow: _narrow, torch.Tensor.narrow: _narrow,
     }  # fmt: skip
 
-    class Functions(torch.overrides.TorchFunctionMode):
+    class Instead(torch.overrides.TorchFunctionMode):
         def __torch_function__(
             self, function: Any, types: Any, given: Any = (), named: Any = None
         ) -> Any:
@@ -25,7 +25,7 @@ def instead(torch: Any) -> Any:
             found = NotImplemented if own is None else own(torch, *given, **named)
             return function(*given, **named) if found is NotImplemented else found
 
-    return Functions()
+    return Instead()
 
 
 def _gaussian_likelihood(
