@@ -17,7 +17,7 @@ from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.driver import torch_mlir_opt, torch_views
 from neptune_mlir.errors import InputError, ToolError
-from neptune_mlir.frontend import torch_graph
+from neptune_mlir.frontend import torch_functions, torch_graph
 from neptune_mlir.ir.bindings import TORCH_MLIR, ir
 
 TO_TORCH = (
@@ -203,7 +203,8 @@ def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
             self.program = program
 
         def forward(self, *args: Any) -> Any:
-            return self.program(*args)
+            with torch_functions.instead(torch):
+                return self.program(*args)
 
     return ExportedProgram()
 

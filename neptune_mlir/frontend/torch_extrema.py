@@ -17,6 +17,7 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         "cummax.default": functools.partial(_extremum_so_far, torch, 1),
         "cummin.default": functools.partial(_extremum_so_far, torch, -1),
         "kthvalue.default": functools.partial(_of_rank, torch),
+        "mode.default": functools.partial(_most_frequent, torch),
         "median.default": functools.partial(_median_of_all, torch),
         "median.dim": functools.partial(_median, torch),
         "nanmedian.default": functools.partial(_median_of_all, torch, numbers=True),
@@ -110,6 +111,21 @@ def _of_rank(torch: Any, x: Any, k: int, dim: int = -1, keepdim: bool = False) -
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     both = torch.sort(x, dim)
     return tuple(t.narrow(dim, k - 1, 1) if keepdim else t.select(dim, k - 1) for t in both)
+
+
+def _most_frequent(torch: Any, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """The least of those that occur most often, and the last place of it."""
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    rows = x.movedim(dim, -1)
+    same = rows.unsqueeze(-1) == rows.unsqueeze(-2)
+    times = same.to(torch.int64).sum(-1)
+    often = times == times.amax(-1, keepdim=True)
+    least = torch.where(often, rows, rows.amax(-1, keepdim=True)).amin(-1, keepdim=True)
+    at = torch.arange(rows.shape[-1], device=x.device)
+    place = torch.where(rows == least, at, -1).amax(-1, keepdim=True)
+    both = least.movedim(-1, dim), place.movedim(-1, dim)
+    return both if keepdim else tuple(t.squeeze(dim) for t in both)
 
 
 def _median(

@@ -33,10 +33,15 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("roll.default", functools.partial(_roll, torch)),
         ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
         ("cumprod.default", _product_so_far),
+        ("avg_pool2d.default", functools.partial(_pooled, torch)),
+        ("max_pool2d_with_indices.default", lambda x, *options: (
+            NotImplemented if x.dim() == 4 else tuple(
+                found.squeeze(0)  # of an image alone
+                for found in aten.max_pool2d_with_indices(x.unsqueeze(0), *options)))),
         ("searchsorted.Tensor", functools.partial(_sorted_place, torch)),
         ("sort.stable", lambda x, *, stable=None, dim=-1, descending=False: (
             x.sort(dim, descending))),  # as each is
-        ("embedding_bag.padding_idx", functools.partial(_weighted_bags, torch)),
+        ("embedding_bag.padding_idx", functools.partial(_bags, torch)),
         ("_cdist_forward.default", _distances),
         ("gelu.default", functools.partial(_gelu, torch)),
         ("constant_pad_nd.default", functools.partial(_padded, torch)),
@@ -56,17 +61,35 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
     return table
 
 
-def _weighted_bags(
+def _bags(
     torch: Any, table: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False,
-    mode: int = 0, sparse: bool = False, weights: Any = None, *more: Any,
+    mode: int = 0, sparse: bool = False, weights: Any = None, include_last_offset: bool = False,
+    padding_idx: int | None = None,
 ) -> Any:  # fmt: skip
-    """Bags of weighted rows: torch-mlir loses the weights."""
-    if weights is None or not set(more) <= {None, False}:  # more: the last offset, padding
+    """Sums, means or maxima of the rows that each bag has: torch-mlir knows sums, and loses their
+    weights."""
+    padded = padding_idx is not None and padding_idx >= 0
+    if mode == 0 and weights is None and not include_last_offset and not padded:
         return NotImplemented
-    rows = table[indices] * weights[:, None]
-    own = torch.arange(indices.shape[0], device=indices.device)
-    bags = torch.ops.aten.embedding_bag.padding_idx
-    return bags(rows, own, offsets, scale_grad_by_freq, mode, sparse, None, False, None)
+    n = indices.shape[0]
+    at = torch.arange(n, device=indices.device)
+    ends = offsets[1:]
+    if include_last_offset:
+        offsets = offsets[:-1]
+    else:
+        ends = torch.cat([ends, torch.full_like(offsets[:1], n)])
+    seen = (at >= offsets.unsqueeze(1)) & (at < ends.unsqueeze(1))
+    if padded:
+        seen = seen & (indices != padding_idx)
+    rows, sizes = table[indices], seen.to(torch.int64).sum(1)
+    if mode == 2:
+        most = torch.where(seen.unsqueeze(2), rows, -math.inf).amax(1)
+        made = torch.where((sizes == 0).unsqueeze(1), 0.0, most)
+    else:
+        made = seen.to(rows.dtype) @ (rows if weights is None else rows * weights.unsqueeze(1))
+        if mode == 1:
+            made = made / sizes.clamp(min=1).unsqueeze(1)
+    return made, offsets, sizes, offsets
 
 
 def _wide(x: Any) -> Any:
@@ -229,7 +252,25 @@ def _logcumsumexp(torch: Any, x: Any, dim: int) -> Any:
 
 
 def _product_so_far(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    return NotImplemented if dtype in (None, x.dtype) else x.to(dtype).cumprod(dim)
+    return NotImplemented if dtype is None else x.to(dtype).cumprod(dim)
+
+
+def _pooled(
+    torch: Any, x: Any, size: Sequence[int], stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0), ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:  # fmt: skip
+    """Of a batch, by lists of two numbers: torch-mlir takes another window where one stands for
+    both."""
+    both = [list(n) * 2 if len(n) == 1 else list(n) for n in (size, stride, padding)]
+    if x.dim() == 4 and both == [list(size), list(stride), list(padding)]:
+        return NotImplemented
+    size, stride, padding = both
+    batch = x if x.dim() == 4 else x.unsqueeze(0)
+    made = torch.nn.functional.avg_pool2d(
+        batch, size, stride or None, padding, ceil_mode, count_include_pad, divisor_override
+    )
+    return made if x.dim() == 4 else made.squeeze(0)
 
 
 def _sorted_place(

@@ -27,7 +27,7 @@ from neptune_mlir.driver.kernel import Kernel
 from neptune_mlir.errors import NeptuneError, ToolError, UsageError
 from neptune_mlir.frontend.gradient.saved import vjp
 from neptune_mlir.frontend.notation import Tensor
-from neptune_mlir.torch import again, op
+from neptune_mlir.torch import again, op, shortcut
 
 _OUT, _LSE = "out0", "saved0"  # what `vjp` calls what it saves
 _TYPES = {name: dtype for dtype, name in op.DTYPES.items()}
@@ -242,10 +242,14 @@ def _forward(
             keys, q, k, v, attn_mask, captured, *options
         )
         return made
-    return op.attention_op(q, k, v, attn_mask, captured, *options)
+    made = op.attention_op(q, k, v, attn_mask, captured, *options)
+    given = shortcut.tensors_of(q, k, v, attn_mask, captured)
+    again.note(shortcut.door_of(attn_mask, options), given)
+    return made
 
 
 op.LIBRARY.impl("attention", _forward, "Autograd", with_keyset=True)
+shortcut.shorten(torch.ops.neptune.attention.default)
 
 
 def _by_torch(

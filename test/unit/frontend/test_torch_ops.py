@@ -101,8 +101,29 @@ def put(x, y, whole, at, updates):
     )  # fmt: skip
 
 
+def bags(x, y, whole, at, updates):
+    """Bags of rows; what torch.export or torch-mlir refuse as they are written."""
+    functional, rows, starts = torch.nn.functional, at[0, :2].reshape(-1), torch.tensor([0, 4, 4])
+    table, weights = updates[0], y[0, :, 0]
+    image = updates[:1]
+    return (
+        functional.embedding_bag(rows, table, torch.tensor([0, 4, 12]), mode="sum",
+                                 padding_idx=1, include_last_offset=True),
+        functional.embedding_bag(rows, table, starts), functional.embedding_bag(
+            at[0, 0, :5], table, starts, mode="sum", per_sample_weights=weights),
+        functional.embedding_bag(rows, table, starts, mode="max", padding_idx=1),
+        functional.gaussian_nll_loss(y[0], updates[0, :5], y[1].abs(), full=True),
+        functional.gaussian_nll_loss(y, updates[:, :5], y[..., 0].abs(), reduction="none"),
+        y.narrow(1, at[0, 0, 0], 1), y.narrow(2, at[0, 0, 1] - 6, 2), y.narrow(0, 1, 2),
+        functional.avg_pool2d(image, (2,), stride=(2,)), functional.max_pool2d(image, 2),
+        whole.mode(1)[0], *y.mode(-1, True),
+        y.cumprod(1, dtype=torch.float32),
+    )  # fmt: skip
+
+
 PROGRAMS = {
     "what is put where": put,
+    "bags": bags,
     "pads below 0, GELU by tanh": shifted,  # torch-mlir: shifts lost, off by 5e-5
     "a gather of a gather": gathered,
     "NaN in extrema": extrema,  # torch-mlir loses it

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Functions of torch that look at numbers before they compute, as ones that do not: torch.export
+refuses a look, and a kernel cannot raise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+
+def instead(torch: Any) -> Any:
+    """A context in which a program calls ours for these functions."""
+    ours: dict[Any, Callable[..., Any]] = {
+        torch.nn.functional.gaussian_nll_loss: _gaussian_likelihood,
+        torch.narrow: _narrow, torch.Tensor.narrow: _narrow,
+    }  # fmt: skip
+
+    class Instead(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, function: Any, types: Any, given: Any = (), named: Any = None
+        ) -> Any:
+            own, named = ours.get(function), named or {}
+            found = NotImplemented if own is None else own(torch, *given, **named)
+            return function(*given, **named) if found is NotImplemented else found
+
+    return Instead()
+
+
+def _gaussian_likelihood(
+    torch: Any, input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """Of variances that nobody asks whether they are negative."""
+    if not isinstance(var, torch.Tensor):
+        var = torch.full_like(input, var)
+    elif var.dim() == input.dim() - 1:  # one for each row
+        var = var.unsqueeze(-1)
+    var = var.clamp(min=eps)
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss if reduction == "none" else getattr(loss, reduction)()
+
+
+def _narrow(torch: Any, input: Any, dim: int, start: Any, length: int) -> Any:
+    """From a place that a tensor says."""
+    if not isinstance(start, torch.Tensor):
+        return NotImplemented
+    start = torch.where(start < 0, start + input.shape[dim], start)
+    return input.index_select(dim, start + torch.arange(length, device=input.device))
