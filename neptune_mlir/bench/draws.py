@@ -66,6 +66,11 @@ class Draw:
         }  # fmt: skip
 
 
+def device_of(target: str) -> str:
+    """The key of ROOM."""
+    return "cpu" if target == "cpu" else "gpu"
+
+
 def draws(seed: int, count: int, device: str) -> Iterator[Draw]:
     """The first draws of a seed for a device ("gpu" or "cpu")."""
     for index in range(count):
