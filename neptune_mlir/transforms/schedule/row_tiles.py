@@ -37,6 +37,7 @@ from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.chips import gpu_target, is_known
+from neptune_mlir.targets.resources import WARPS, row_lanes
 from neptune_mlir.targets.warp_groups import CHUNK
 
 ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
@@ -51,8 +52,9 @@ ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 PART, PART_WARPS = 8 * ROW, 16  # of rows that it divides
 LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
 FEW_ARRAYS = 2
-# rows of a tile that has all of each, by their length: powers of two, and 3/4 of some
-SHORT_ROWS = {256: 4, 384: 8, 512: 8, 768: 4, 1024: 4, ROW // 2: 1, 3072: 1}
+SHORT_ROW = 256  # elements of rows of which each thread has some, or what it shares with few
+# rows of a tile that has all of each, by their length: powers of two, and 3/4 of some (0: by lanes)
+SHORT_ROWS = {SHORT_ROW: 0, 384: 8, 512: 8, 768: 4, 1024: 4, ROW // 2: 1, 3072: 1}
 # of known lengths, of whole chunks, read once: a warp has all of one
 WARP_ROWS = range(513, 3072 + 1)
 FEW_ELEMENTS = 6 * 256  # of a row up to which several are a program's
@@ -60,6 +62,7 @@ ONCE_ROW = 1024  # the longest of these that is read once: larger tiles hold bac
 WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
 THREADS = 128  # of a program that reduces a tile of ROW elements
+BYTES = 16  # of a chunk
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 # From FEW_FROM elements on: of a tile where a call has no more rows than multiprocessors, and where
 # it has up to twice as many
@@ -103,7 +106,8 @@ def row_tile(
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
         if calls.most and _is_held(tiles, calls.most, is_read_again(nests, axis)):
-            return SHORT_ROWS[calls.most], calls.most, ()
+            rows = SHORT_ROWS[calls.most] or _short_rows(op, nests, axis, chip, calls.most)
+            return rows, calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
             return 1, FEW_ROW[calls.few], starts
@@ -111,6 +115,8 @@ def row_tile(
         if not streamed:  # nothing is kept but a number for each row
             rows = max(rows, ROW // elements)
         return rows, min(most, elements) if most < ROW else elements, starts
+    if wide and streamed and extent <= SHORT_ROW:
+        return _short_rows(op, nests, axis, chip, extent), extent, ()
     if wide and streamed and is_of_warps(op, nests, axis):
         return 4 if extent <= FEW_ELEMENTS else 1, extent, ()  # programs begin no faster
     if wide and 256 < extent <= _whole_row(nests, axis):
@@ -160,6 +166,32 @@ def columns_beside(
     return (ROW // beside, beside) if columns >= beside and columns % chunk == 0 else (0, 0)
 
 
+def _short_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
+    """Rows of a tile that has all of each, up to `most` elements: of whole chunks as many as its
+    lanes have at once (`row_lanes`), of others twice as many."""
+    made = {nest.key for nest in nests}
+    read = {r for nest in nests for r in nest.reads if axis in T.axes_of(r) and r.attr not in made}
+    size = max((element_bytes(r.dtype) for r in read), default=1)
+    chunk = BYTES // size if is_multiple(_extent(op, axis), BYTES // size) else 1
+    lanes = row_lanes(gpu_target(chip), most, chunk)
+    return THREADS // lanes * (1 if chunk > 1 else 2)
+
+
+def row_warps(
+    op: Any, nests: Sequence[FusedNest], axis: int, rows: int, elements: int, most: int
+) -> int:
+    """Warps of a program with a tile of so many rows and elements, for calls with `most` of these
+    at most (0: any); 0: by what it holds."""
+    if not (isinstance(op, N.StreamOp) and elements):
+        return 0
+    extent = op.domain[axis]
+    if elements in (extent, most) and elements <= SHORT_ROW:
+        return WARPS
+    if is_read_again(nests, axis):
+        return PART_WARPS if elements == PART < extent else 0
+    return rows if is_of_warps(op, nests, axis) else 0
+
+
 def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
     """Up to how many rows by multiprocessor there are tiles of FEW_ROW for: 2 where rows are moved
     element by element and a tile would have ROW of these, which keeps too little on its way."""
@@ -190,13 +222,17 @@ def _of_length(tiles: Tiles, length: int) -> tuple[int, int]:
     return next((rows, elements) for start, rows, elements in tiles if start <= length)
 
 
+def _extent(op: Any, axis: int) -> Any:
+    """A number, or the value that a call gives."""
+    operands = iter(op.operation.operands)
+    return [next(operands) if n == DYNAMIC else n for n in op.domain][axis]
+
+
 def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     """By length, of rows whose length only a call knows."""
-    operands = iter(op.operation.operands)
-    extents = [next(operands) if n == DYNAMIC else n for n in op.domain]
     arrays = {r.attr for nest in nests for r in nest.reads if axis in T.axes_of(r)}
     again = is_read_again(nests, axis)
-    if not is_multiple(extents[axis], LEAST_CHUNK):
+    if not is_multiple(_extent(op, axis), LEAST_CHUNK):
         few = isinstance(op, N.StreamOp) and again and len(arrays) <= FEW_ARRAYS
         return LONG_ROW_TILES if few else ROW_TILES
     if isinstance(op, N.StreamOp) and not again:
