@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.bench.draws import Draw, device_of, draws
+from neptune_mlir.bench.draws import device_of, draws, path_of
 from neptune_mlir.bench.problem import Problem, from_json
 from neptune_mlir.bench.rows import Rows
 from neptune_mlir.codegen.nvidia import clock_samples
@@ -92,11 +92,6 @@ def build_sweep(
             break
         failed += not build_draw(path, target, drawn.spec, say)
     return failed
-
-
-def path_of(folder: Path, drawn: Draw) -> Path:
-    """Of the bundle of a draw."""
-    return folder / f"{drawn.problem.operator}.bundle"
 
 
 def build_draw(path: Path, target: str, spec: dict[str, Any], say: Callable[[str], None]) -> bool:

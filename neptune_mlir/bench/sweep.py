@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.bench.build import path_of
-from neptune_mlir.bench.draws import device_of, draws
+from neptune_mlir.bench.draws import device_of, draws, path_of
 from neptune_mlir.bench.figures import geometric_mean
 from neptune_mlir.bench.peers import PEERS
 from neptune_mlir.bench.problem import problem_of

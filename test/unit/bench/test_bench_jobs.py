@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -62,7 +63,8 @@ for line in sys.stdin:
 
 @pytest.fixture
 def fakes(tmp_path: Path) -> dict[str, tuple[str, str]]:
-    bundle = Bundle("sm_90a", Plan("f", (), (), (), (), ()), b"", {"remarks": ["slow for a reason"]})
+    said = {"remarks": ["slow for a reason"]}
+    bundle = Bundle("sm_90a", Plan("f", (), (), (), (), ()), b"", said)
     (tmp_path / "builder.py.bundle").write_bytes(bundle.to_bytes())
     for name, text in (("fake.py", FAKE), ("builder.py", BUILDER)):
         (tmp_path / name).write_text(text)
@@ -99,7 +101,7 @@ def test_cells_are_prepared_together_and_timed_one_by_one(fakes: Any, tmp_path: 
     said = [line.split() for line in Path(fakes["command"][1] + ".log").read_text().splitlines()]
     assert len({line[0] for line in said if line[0] != "round"}) >= 3
     turns = sorted(tuple(map(float, line[1:])) for line in said if line[0] == "round")
-    assert all(first[1] <= second[0] for first, second in zip(turns, turns[1:], strict=False))
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(turns))
 
 
 def test_what_does_not_compile_is_a_row_that_failed(fakes: Any, tmp_path: Path) -> None:
