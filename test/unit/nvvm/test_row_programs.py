@@ -89,6 +89,24 @@ def test_a_warp_has_a_row_that_is_read_once(rows, cols, warps):
 
 
 @pytest.mark.parametrize(
+    ("name", "cols", "rows", "exchanges"),
+    [
+        ("softmax", 72, 32, 2 * 2),  # of 4 lanes, each with 3 chunks
+        ("cross_entropy", 256, 16, 3 * 3),
+        ("rms_norm", 136, 16, 3),
+        ("softmax", 89, 16, 2 * 2 * 4),  # of 16 lanes with two rows, moved element by element
+    ],
+)
+def test_lanes_have_short_rows_of_their_own(name, cols, rows, exchanges):
+    """A tile has as many rows as four warps have at once, and little passes between lanes."""
+    run = close(name, "", 2 * rows + 3, cols, known=True, dtype="bf16")
+    (launch,) = run.plan.launches
+    assert simulated_programs(run, launch, 2 * rows + 3, cols) == 3
+    assert "neptune.warps = 4" in run.assigned
+    assert str(run.module).count("nvvm.shfl") == exchanges
+
+
+@pytest.mark.parametrize(
     ("name", "cols", "tile"),
     [
         ("rms_norm", 65536, 32768),
