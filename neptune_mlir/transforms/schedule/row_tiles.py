@@ -57,11 +57,11 @@ FEW_ARRAYS = 2
 SHORT_ROW = 256  # elements of rows of which each thread has some, or what it shares with few
 # rows of a tile that has all of each, by their length: powers of two, and 3/4 of some (0: by lanes)
 SHORT_ROWS = {
-    64: 0, 128: 0, SHORT_ROW: 0, 384: 8, 512: 8, 768: 4, 1024: 4, 1536: 1, ROW // 2: 1, 3072: 1
+    64: 0, 128: 0, SHORT_ROW: 0, 384: 8, 512: 8, 768: 4, 1024: 4, 3 * 512: 1, ROW // 2: 1, 3072: 1
 }  # fmt: skip
 # Those of whole chunks that are read again, and the shorter ones that are not for: tiles of one
 # load are better there than loops, but not where a row is 1024 elements, or nearly
-CHUNK_ROWS = {512: 0, 1536: 1024, ROW // 2: 1024}
+CHUNK_ROWS = {512: 0, 3 * 512: 1024, ROW // 2: 1024}
 # of known lengths, of whole chunks, read once: a warp has all of one
 WARP_ROWS = range(513, 3072 + 1)
 FEW_ELEMENTS = 6 * 256  # of a row up to which several are a program's
