@@ -62,6 +62,7 @@ SHORT_ROWS = {
 # Those of whole chunks that are read again, and the shorter ones that are not for: tiles of one
 # load are better there than loops, but not where a row is 1024 elements, or nearly
 CHUNK_ROWS = {512: 0, 3 * 512: 1024, ROW // 2: 1024}
+FOR_CHUNKS = (64, 3 * 512)  # of SHORT_ROWS: worth kernels of their own for whole chunks alone
 # of known lengths, of whole chunks, read once: a warp has all of one
 WARP_ROWS = range(513, 3072 + 1)
 FEW_ELEMENTS = 6 * 256  # of a row up to which several are a program's
@@ -219,7 +220,7 @@ def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
     """Whether rows of so many elements, or fewer, are better off in a tile with masks than in
     loops."""
     if is_single(tiles):
-        return again or most <= ONCE_ROW
+        return most not in FOR_CHUNKS and (again or most <= ONCE_ROW)
     return most <= SHORT_ROW or (tiles is not ONCE_TILES and most in CHUNK_ROWS)
 
 
