@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.bench.draws import Draw, draws
+from neptune_mlir.bench.draws import device_of, draws, path_of
+from neptune_mlir.bench.problem import Problem, from_json
 from neptune_mlir.bench.rows import Rows
 from neptune_mlir.codegen.nvidia import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
@@ -80,36 +81,43 @@ def build_sweep(
 ) -> int:  # fmt: skip
     """Write the bundles of draws into a folder, but those that it has; returns how many could not
     be compiled. None is begun after `budget` seconds."""
-    folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + budget
     failed = 0
-    for drawn in draws(seed, count, "cpu" if target == "cpu" else "gpu"):
-        name = drawn.problem.operator
-        path = folder / f"{name}.bundle"
+    for drawn in draws(seed, count, device_of(target)):
+        path = path_of(folder, drawn)
         if path.exists() and Bundle.from_bytes(path.read_bytes()).target == target:
             continue
         if time.monotonic() > until:
-            say(f"no time is left to compile {name} and what follows")
+            say(f"no time is left to compile {path.stem} and what follows")
             break
-        program = partial(drawn_program, drawn)
-        bundle = _compiled(f"{name} {drawn.problem.title}", program, name, target, {}, say)
-        if bundle is None:
-            failed += 1
-            continue
-        bundle.facts["bench"] = {**drawn.spec, "label": "neptune", "profile": False}
-        path.write_bytes(bundle.to_bytes())
+        failed += not build_draw(path, target, drawn.spec, say)
     return failed
 
 
-def drawn_program(drawn: Draw) -> Any:
-    """The program of a draw: lengths, rows and batches known at run time; heads compiled in."""
+def build_draw(path: Path, target: str, spec: dict[str, Any], say: Callable[[str], None]) -> bool:
+    """Write the bundle of a draw (`Draw.spec`); whether there is one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    problem = from_json(spec["problem"])
+    program = partial(drawn_program, problem, spec["fixed"])
+    bundle = _compiled(f"{path.stem} {problem.title}", program, path.stem, target, {}, say)
+    if bundle is None:
+        return False
+    bundle.facts["bench"] = {**spec, "label": "neptune", "profile": False}
+    part = path.with_suffix(".part")  # a reader sees a whole file or none
+    part.write_bytes(bundle.to_bytes())
+    part.replace(path)
+    return True
+
+
+def drawn_program(p: Problem | Rows, fixed: bool = False) -> Any:
+    """The program of a draw: lengths, rows and batches known at run time; heads compiled in, and
+    where it is `fixed` what a row has."""
     from neptune_mlir import ops
 
-    p = drawn.problem
     if isinstance(p, Rows):
         inner = {} if p.program != "linear_cross_entropy" else {"width": p.settings["width"]}
         names = {"cross_entropy": {"classes": p.settings.get("cols")}}
-        extents = names.get(p.program, p.settings) if drawn.fixed else inner
+        extents = names.get(p.program, p.settings) if fixed else inner
         return getattr(ops, p.program)(dtype=p.dtype, **extents)
     options: dict[str, Any] = {k: v for k, v in p.settings.items() if k not in ("bias", "lse")}
     options["documents"] = bool(options.get("documents"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -64,6 +65,16 @@ class Draw:
             "kind": kind, "suite": "sweep", "operator": p.operator, "dtype": p.dtype,
             "problem": p.as_json(), "drawn": self.kind, "fixed": self.fixed,
         }  # fmt: skip
+
+
+def path_of(folder: Path, drawn: Draw) -> Path:
+    """Of the bundle of a draw."""
+    return folder / f"{drawn.problem.operator}.bundle"
+
+
+def device_of(target: str) -> str:
+    """The key of ROOM."""
+    return "cpu" if target == "cpu" else "gpu"
 
 
 def draws(seed: int, count: int, device: str) -> Iterator[Draw]:

@@ -196,15 +196,15 @@ def flex(p: Problem, arrays: Any) -> Call:
 
 
 def triton_by_hand(p: Problem, arrays: Any) -> Call:
-    from neptune_mlir.bench import triton_peer
+    from neptune_mlir.bench.kernels import by_hand
 
-    return triton_peer.attention(p, arrays)
+    return by_hand.attention(p, arrays)
 
 
 def flash4(p: Problem, arrays: Any) -> Call:
-    from neptune_mlir.bench import flash4_peer
+    from neptune_mlir.bench.kernels import flash4 as kernel
 
-    return flash4_peer.attention(p, arrays)
+    return kernel.attention(p, arrays)
 
 
 def quack(p: Rows, arrays: Any) -> Call:

@@ -70,6 +70,10 @@ class Worker:
             self.stop()
         return answer
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:

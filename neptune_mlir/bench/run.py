@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ HELPER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 @dataclass(frozen=True)
 class BenchCell:
     """`bundles`: ours by label. `sweep`: it is there for its batch, not its length. `device`:
-    "cpu", or "" for a GPU. `facts`: what its rows say beside that."""
+    "cpu", or "" for a GPU. `facts`: what its rows say beside that. `build`: asks for a bundle that
+    may not be there yet (`builder.py`)."""
 
     problem: Problem | Rows
     bundles: dict[str, str]
@@ -46,6 +47,7 @@ class BenchCell:
     sweep: bool = False
     device: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
+    build: dict[str, Any] = field(default_factory=dict)
 
     def candidates(self, wanted: Sequence[str]) -> list[str]:
         able = [
@@ -74,9 +76,7 @@ class BenchCell:
 
 @dataclass
 class BenchOptions:
-    """`operators`: parts of names, separated by commas; "" is all. `batches`: of the sweep.
-    `abreast`: cells that are prepared at the same time, by processes of their own where something
-    is compiled, before they are measured one by one."""
+    """`operators`: parts of names, separated by commas; "" is all. `batches`: of the sweep."""
 
     lengths: Sequence[int] = LENGTHS
     batches: Sequence[int] = SWEEP_BATCHES
@@ -85,7 +85,6 @@ class BenchOptions:
     peers: Sequence[str] = tuple(peers.PEERS)
     rounds: int = 3
     budget: float = math.inf
-    abreast: int = 1
 
 
 def bundles_of(
@@ -132,18 +131,15 @@ class Conductor:
     def __init__(self, cells: Sequence[BenchCell], options: BenchOptions, log: Path,
                  say: Callable[[str], None], command: tuple[str, ...] = COMMAND):  # fmt: skip
         self.cells, self.options, self.log, self.say = cells, options, log, say
-        self._command = command
-        self._device = cells[0].device if cells else ""
+        self.device = cells[0].device if cells else ""
+        self.command = command
         self._started = time.monotonic()
-        self._workers: dict[tuple[str, int], Worker] = {}
+        self._workers: dict[str, Worker] = {}
 
-    def worker(self, candidate: str, slot: int = 0) -> Worker:
-        """The process of a candidate; of one that compiles, one for each cell of a group."""
-        peer = peers.PEERS.get(candidate)
-        key = (candidate, slot if peer and peer.compiles else 0)
-        if key not in self._workers:
-            self._workers[key] = Worker(candidate, self.log, command=self._command)
-        return self._workers[key]
+    def worker(self, candidate: str) -> Worker:
+        if candidate not in self._workers:
+            self._workers[candidate] = Worker(candidate, self.log, command=self.command)
+        return self._workers[candidate]
 
     def spent(self) -> float:
         return time.monotonic() - self._started
@@ -156,7 +152,7 @@ class Conductor:
         `before`: results of a run that ended early, on the same device and software. What they
         have is not measured again.
         """
-        device = self.worker("limits").ask(TIMEOUT, do="device", device=self._device)
+        device = self.worker("limits").ask(TIMEOUT, do="device", device=self.device)
         if "failed" in device:
             raise UsageError(f"no device to measure on: {device['failed']}")
         found: dict[str, Any] = before or {"device": device, "rounds": self.options.rounds,
@@ -169,31 +165,40 @@ class Conductor:
         left = self._left(found["rows"])
         try:
             self.say(f"device: {device}")
-            if self.options.abreast == 1:
-                self._warm(left)
-                self.say(f"{self.spent():4.0f} s  peers compiled, {len(left)} cells to measure")
+            self.begin(left)
             self._limits(found)
-            for start in range(0, len(left), self.options.abreast):
-                group = left[start : start + self.options.abreast]
-                if self.spent() > self.options.budget:
-                    found["skipped"] += [cell.name for cell in group]
+            for cell, rows in self.measured(left):
+                if not rows:
+                    found["skipped"].append(cell.name)
                     continue
-                prepared = self._prepare(group)
-                for slot, (cell, begun) in enumerate(zip(group, prepared, strict=True)):
-                    rows = self._measure(cell, begun, slot)
-                    new = results.cell_of(rows[0])
-                    found["rows"] = [r for r in found["rows"] if results.cell_of(r) != new] + rows
-                    found["seconds"] = earlier + self.spent()
-                    self.say(f"{self.spent():4.0f} s  {cell.name:28} {_brief(rows)}")
-                    results.conclude(found)
-                    save(found)
+                new = results.cell_of(rows[0])
+                found["rows"] = [r for r in found["rows"] if results.cell_of(r) != new] + rows
+                found["seconds"] = earlier + self.spent()
+                self.say(f"{self.spent():4.0f} s  {cell.name:28} {_brief(rows)}")
+                results.conclude(found)
+                save(found)
             self._limits(found)
         finally:
-            for worker in self._workers.values():
-                worker.stop()
+            self.stop()
         results.conclude(found)
         save(found)
         return found
+
+    def begin(self, left: Sequence[BenchCell]) -> None:
+        """What can be done before the chip's rates are measured."""
+        self._warm(left)
+        self.say(f"{self.spent():4.0f} s  peers compiled, {len(left)} cells to measure")
+
+    def measured(
+        self, left: Sequence[BenchCell]
+    ) -> Iterator[tuple[BenchCell, list[dict[str, Any]]]]:
+        """Each cell with its rows; without any where the budget did not suffice."""
+        for cell in left:
+            yield cell, [] if self.spent() > self.options.budget else self._measure(cell)
+
+    def stop(self) -> None:
+        for worker in self._workers.values():
+            worker.stop()
 
     def _left(self, rows: Sequence[dict[str, Any]]) -> list[BenchCell]:
         """Cells of which a candidate has no row."""
@@ -208,7 +213,7 @@ class Conductor:
 
     def _limits(self, found: dict[str, Any]) -> None:
         with Clocks() as clocks:
-            answer = self.worker("limits").ask(TIMEOUT, do="limits", device=self._device)
+            answer = self.worker("limits").ask(TIMEOUT, do="limits", device=self.device)
         if "failed" in answer:
             raise UsageError(f"the chip's rates cannot be measured: {answer['failed']}")
         found["limits"].append({**answer, **clocks.figures()})
@@ -245,12 +250,12 @@ class Conductor:
                 return (own, waiting[own].pop(0)) if waiting[own] else None
 
         def help_compiling(name: str) -> None:
-            worker = Worker(name, self.log, HELPER, self._command)
+            worker = Worker(name, self.log, HELPER, self.command)
             while time.monotonic() < until and (job := take(worker.candidate)):
                 name, cell = job
                 if name != worker.candidate:
                     worker.stop()
-                    worker = Worker(name, self.log, HELPER, self._command)
+                    worker = Worker(name, self.log, HELPER, self.command)
                 worker.ask(COMPILE_TIMEOUT, do="warm", **cell.request(name))
             worker.stop()
 
@@ -267,34 +272,26 @@ class Conductor:
         for thread in threads:
             thread.join()
 
-    def _prepare(self, group: Sequence[BenchCell]) -> list[dict[str, dict[str, Any]]]:
-        """The rows of each cell by candidate, with the errors of what is to be timed.
+    def _measure(self, cell: BenchCell) -> list[dict[str, Any]]:
+        rows = {n: cell.row(n) for n in cell.candidates(self.options.peers)}
+        tuning = [n for n in rows if n in peers.PEERS and peers.PEERS[n].tunes]
+        for together in [[n for n in rows if n not in tuning], *([n] for n in tuning)]:
+            for name in together:
+                self.worker(name).send(do="prepare", **cell.request(name))
+            for name in together:
+                rows[name] |= self.worker(name).answer(COMPILE_TIMEOUT)
+        self.take_turns(rows, lambda name, **request: self.worker(name).ask(TIMEOUT, **request))
+        return list(rows.values())
 
-        Of several cells only what is compiled is prepared now: a process holds one cell.
+    def take_turns(
+        self, rows: dict[str, dict[str, Any]], ask: Callable[..., dict[str, Any]]
+    ) -> None:
+        """Time candidates that are prepared, and note in their rows what was found.
+
+        Args:
+            ask: answers a request to a candidate.
         """
-        rows = [{n: c.row(n) for n in c.candidates(self.options.peers)} for c in group]
-        if len(group) > 1:
-            compiled = [
-                (slot, name) for slot, names in enumerate(rows) for name in names
-                if (peer := peers.PEERS.get(name)) and peer.compiles and not peer.tunes
-            ]  # fmt: skip
-            for slot, name in compiled:
-                self.worker(name, slot).send(do="prepare", **group[slot].request(name))
-            for slot, name in compiled:
-                rows[slot][name] |= self.worker(name, slot).answer(COMPILE_TIMEOUT)
-        return rows
-
-    def _measure(
-        self, cell: BenchCell, rows: dict[str, dict[str, Any]], slot: int
-    ) -> list[dict[str, Any]]:
         names = list(rows)
-        todo = [n for n in names if "errors" not in rows[n] and "failed" not in rows[n]]
-        tuning = [n for n in todo if n in peers.PEERS and peers.PEERS[n].tunes]
-        for together in [[n for n in todo if n not in tuning], *([n] for n in tuning)]:
-            for name in together:
-                self.worker(name, slot).send(do="prepare", **cell.request(name))
-            for name in together:
-                rows[name] |= self.worker(name, slot).answer(COMPILE_TIMEOUT)
         rounds: dict[str, list[list[float]]] = {name: [] for name in names}
         clocks: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for turn in range(self.options.rounds):
@@ -303,19 +300,16 @@ class Conductor:
                 if "failed" in rows[name]:
                     continue
                 with Clocks() as watch:
-                    answer = self.worker(name, slot).ask(TIMEOUT, do="round", device=self._device)
+                    answer = ask(name, do="round", device=self.device)
                 samples = answer.pop("us", None)
                 rows[name] |= answer
                 if samples:
                     rounds[name].append(samples)
                     clocks[name].append(watch.figures())
-        measured = [name for name in names if "failed" not in rows[name]]
-        for name in measured:
-            self.worker(name, slot).send(do="finish", device=self._device)
-        for name in measured:
-            answer = self.worker(name, slot).answer(TIMEOUT)
-            _finish(rows[name], answer, rounds[name], clocks[name])
-        return list(rows.values())
+        for name in names:
+            if "failed" not in rows[name]:
+                answer = ask(name, do="finish", device=self.device)
+                _finish(rows[name], answer, rounds[name], clocks[name])
 
 
 def _finish(row: dict[str, Any], answer: dict[str, Any], rounds: Any, clocks: Any) -> None:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neptune_mlir.bench.draws import device_of, draws, path_of
 from neptune_mlir.bench.figures import geometric_mean
 from neptune_mlir.bench.peers import PEERS
 from neptune_mlir.bench.problem import problem_of
@@ -20,7 +22,7 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
 
 WORST = 10
-ABREAST = 6  # cells prepared at the same time
+JOBS = 12  # draws in preparation at the same time, on a GPU, where there are as many cores
 OURS = "neptune"
 
 
@@ -32,6 +34,21 @@ def peers_of(device: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def jobs_of(device: str) -> int:
+    """How many draws are prepared at the same time. On the CPU that is timed nothing else runs."""
+    return 1 if device == "cpu" else max(1, min(JOBS, (os.cpu_count() or 1) - 1))
+
+
+def drawn_cells(folder: Path, target: str, seed: int, count: int) -> list[BenchCell]:
+    """A cell for each of the first draws of a seed, whose bundles may be still to come."""
+    found = []
+    for drawn in draws(seed, count, device_of(target)):
+        path = path_of(folder, drawn)
+        build = {"do": "build", "path": str(path), "target": target, "spec": drawn.spec}
+        found.append(_cell(path, drawn.spec, target, build))
+    return found
+
+
 def cells_of(folder: Path) -> list[BenchCell]:
     """A cell for each draw of a folder, in their order.
 
@@ -39,17 +56,26 @@ def cells_of(folder: Path) -> list[BenchCell]:
     """
     found = []
     for path, spec in bundles_of(folder, "draw-").items():
-        bundle = Bundle.from_bytes(path.read_bytes())
-        problem = problem_of(spec, 0)
-        facts = {
-            "title": problem.title + (" compiled in" if spec.get("fixed") else ""),
-            "drawn": spec["drawn"], "why": list(bundle.facts.get("remarks", ())),
-        }  # fmt: skip
-        device = "cpu" if bundle.target == "cpu" else ""
-        found.append(BenchCell(problem, {OURS: str(path)}, "sweep", False, device, facts))
+        found.append(_cell(path, spec, Bundle.from_bytes(path.read_bytes()).target))
+        found[-1].facts["why"] = remarks_of(path)
     if len({cell.device for cell in found}) > 1:
         raise UsageError(f"{folder} has draws for CPUs and for GPUs", hint="one folder for each")
     return sorted(found, key=lambda cell: [int(n) for n in cell.problem.operator.split("-")[1:]])
+
+
+def _cell(
+    path: Path, spec: dict[str, Any], target: str, build: dict[str, Any] | None = None
+) -> BenchCell:
+    problem = problem_of(spec, 0)
+    title = problem.title + (" compiled in" if spec.get("fixed") else "")
+    facts = {"title": title, "drawn": spec["drawn"], "why": []}
+    device = "cpu" if target == "cpu" else ""
+    return BenchCell(problem, {OURS: str(path)}, "sweep", False, device, facts, build or {})
+
+
+def remarks_of(path: Path) -> list[str]:
+    """What the compiler remarked on a bundle."""
+    return list(Bundle.from_bytes(path.read_bytes()).facts.get("remarks", ()))
 
 
 def standings(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

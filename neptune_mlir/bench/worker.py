@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A process that holds one candidate. It reads requests and answers them, one JSON line each.
+"""A process that holds candidates. It reads requests and answers them, one JSON line each.
 
     {"do": "prepare", "problem": {...}, "bundle": PATH}   -> {"errors": {...}, "path": [...]}
     {"do": "warm", ...}                                   called once, nothing measured
@@ -8,7 +8,9 @@
     {"do": "check", "bundle": PATH}                       -> {"cases": {...}, "right": bool}
     {"do": "limits"}, {"do": "device"}
 
-Each request may say "device": "cpu" (else it is a GPU).
+Each request may say "device": "cpu" (else it is a GPU), and "candidate" (else it is the one that
+the process was started for). Candidates of one problem share its inputs and its reference; with
+another problem all of them are given up.
 What fails answers {"failed": why}; when the GPU can no longer be used, the process ends.
 """
 
@@ -36,10 +38,19 @@ class Session:
     def clear(self) -> None:
         self.problem: Problem | Rows | None = None
         self.arrays: Any = None
-        self.call: Any = None
-        self.timed: Any = None
         self.wanted: Any = None
-        self.path: list[str] = []  # of ours: how the kernels of the call run
+        self.calls: dict[str, Any] = {}  # by candidate
+        self.timed: dict[str, Any] = {}
+
+    def named(self, message: dict[str, Any]) -> str:
+        return str(message.get("candidate", self.candidate))
+
+    def drop(self, message: dict[str, Any]) -> None:
+        """Give up a candidate, and with the last one of a problem its inputs."""
+        self.calls.pop(self.named(message), None)
+        self.timed.pop(self.named(message), None)
+        if not self.calls:
+            self.clear()
 
     def use(self, name: str) -> None:
         """The device that a request is about."""
@@ -56,32 +67,35 @@ class Session:
             self._loaded = (path, self.device.load(bundle))
         return self._loaded[1]
 
-    def _call(self, message: dict[str, Any]) -> Any:
+    def _call(self, message: dict[str, Any]) -> tuple[Any, list[str]]:
+        """A call, and of ours how its kernels run."""
         from neptune_mlir.bench.check import poison
         from neptune_mlir.bench.peers import PEERS
 
         assert self.problem is not None
         if "bundle" not in message:
-            return PEERS[self.candidate].make(self.problem, self.arrays)
+            return PEERS[self.named(message)].make(self.problem, self.arrays), []
         out = poison(self.problem.result(self.arrays))
         prepared = self.device.prepare(self.executable(message["bundle"]), self.arrays, out)
-        self.path = self.device.path(prepared)
 
         def call() -> Any:
             prepared()
             return out
 
-        return call
+        return call, self.device.path(prepared)
 
-    def _set(self, message: dict[str, Any]) -> Any:
-        self.clear()
-        self.device.forget()
-        self.problem = from_json(message["problem"])
-        self.arrays = self.problem.inputs(self.device.name)
-        return self._call(message)
+    def _take(self, problem: Problem | Rows) -> None:
+        """Have the inputs of a problem, if they are not those at hand."""
+        if self.problem != problem:
+            self.clear()
+            self.device.forget()
+            self.problem = problem
+            self.arrays = problem.inputs(self.device.name)
 
     def warm(self, message: dict[str, Any]) -> dict[str, Any]:
-        self._set(message)()
+        self._take(from_json(message["problem"]))
+        call, _ = self._call(message)
+        call()
         self.device.synchronize()
         self.clear()
         return {}
@@ -89,25 +103,31 @@ class Session:
     def prepare(self, message: dict[str, Any]) -> dict[str, Any]:
         from neptune_mlir.bench.check import doubles
 
-        self.call = self._set(message)
+        self._take(from_json(message["problem"]))
         assert self.problem is not None
-        self.wanted = doubles(self.problem.expected(self.arrays))
+        if self.wanted is None:
+            self.wanted = doubles(self.problem.expected(self.arrays))
+        call, path = self._call(message)
+        self.calls[self.named(message)] = call
         self._poison_free_memory()
-        errors = self._errors(self.call())
+        errors = self._errors(call())
         self.device.synchronize()
-        return {"errors": errors, **({"path": self.path} if self.path else {})}
+        return {"errors": errors, **({"path": path} if path else {})}
 
     def round(self, message: dict[str, Any]) -> dict[str, Any]:
-        if self.timed is None:  # now, with the device to itself
-            self.timed = self.device.timed(self.call)
-        return {"us": self.timed.round_us(), "graph": self.timed.graph is not None,
-                "note": self.timed.note}  # fmt: skip
+        name = self.named(message)
+        if name not in self.timed:  # now, with the device to itself
+            self.timed[name] = self.device.timed(self.calls[name])
+        timed = self.timed[name]
+        return {"us": timed.round_us(), "graph": timed.graph is not None, "note": timed.note}
 
     def finish(self, message: dict[str, Any]) -> dict[str, Any]:
         """Errors of what was timed, after it was."""
         self._poison_free_memory()
-        errors = self._errors(self.timed.poisoned())
-        self.clear()
+        errors = self._errors(self.timed[self.named(message)].poisoned())
+        self.drop(message)
+        if not self.calls:
+            self.device.forget()
         return {"errors": errors}
 
     def _errors(self, out: Any) -> dict[str, float]:
@@ -165,7 +185,7 @@ def answering(session: Session) -> Callable[[dict[str, Any]], dict[str, Any]]:
             found: dict[str, Any] = getattr(session, REQUESTS[message["do"]])(message)
             return found
         except Exception as error:
-            session.clear()
+            session.drop(message)
             cause: BaseException = error
             while following := cause.__cause__:  # compilers wrap what they mean
                 cause = following

@@ -23,7 +23,6 @@ import itertools
 import math
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     run.add_argument("--budget", type=float, help="seconds after which no cell is begun")
     run.add_argument("--resume", action="store_true", help="keep what the --json file has")
+    _add_jobs(run)
     run.add_argument("--check-only", action="store_true", help="correctness of every bundle")
     run.add_argument(
         "--profile", action="store_true",
@@ -101,10 +101,17 @@ def _add_sweep_arguments(parser: argparse.ArgumentParser, measure: bool) -> None
     parser.add_argument("--count", type=int, default=60, help="draws (default: %(default)s)")
     parser.add_argument("--seconds", type=float, help="after which none is begun")
     if measure:
+        _add_jobs(parser)
         parser.add_argument("--peers", help="some of them, or none (default: all there are)")
         parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
         parser.add_argument("--resume", action="store_true", help="keep what the --json file has")
         parser.add_argument("--json", type=Path, metavar="OUT", help="written after every draw")
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jobs", type=int, help="draws that are prepared at the same time (default: 12 on a GPU)"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -137,47 +144,46 @@ def _count(options: argparse.Namespace) -> int:
 
 
 def _sweep_here(options: argparse.Namespace) -> int:
-    """Compile and measure on this machine; of a budget, half is for compiling."""
-    from neptune_mlir.bench.build import build_sweep
+    """Compile and measure on this machine."""
+    from neptune_mlir.bench import sweep
 
     if options.sweep is None:
         raise UsageError("no action", hint="neptune bench build, run or show; or --suite sweep")
-    budget = options.seconds or math.inf
     with contextlib.ExitStack() as stack:
         folder = options.folder
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        started = time.monotonic()
-        failed = build_sweep(
-            folder, options.target, options.seed, _count(options), budget / 2, _say
-        )
-        measured = _measure_sweep(folder, options, budget - (time.monotonic() - started))
-    return 1 if failed else measured
+        folder.mkdir(parents=True, exist_ok=True)
+        cells = sweep.drawn_cells(folder, options.target, options.seed, _count(options))
+        return _measure_sweep(cells, folder, options, options.seconds or math.inf)
 
 
-def _measure_sweep(folder: Path, options: argparse.Namespace, budget: float) -> int:
-    from neptune_mlir.bench import run, sweep
+def _measure_sweep(
+    cells: Sequence[Any], folder: Path, options: argparse.Namespace, budget: float
+) -> int:
+    from neptune_mlir.bench import jobs, run, sweep
 
-    cells = sweep.cells_of(folder)
     device = cells[0].device
     wanted = run.BenchOptions(
         peers=sweep.peers_of(device) if options.peers is None else _peers(options.peers),
-        rounds=options.rounds, budget=budget, abreast=1 if device else sweep.ABREAST,
+        rounds=options.rounds, budget=budget,
     )  # fmt: skip
-    found = _conducted(cells, wanted, folder / "bench.log", options)
+    count = sweep.jobs_of(device) if options.jobs is None else options.jobs
+    if count < 1:
+        raise UsageError(f"--jobs is {count}", hint="draws prepared at the same time: 12, say")
+    conductor = jobs.JobConductor(cells, wanted, folder / "bench.log", _say, count)
+    found = _conducted(conductor, options)
     print(f"\n{sweep.report(found)}")
     ours = [r for r in found["rows"] if r["ours"]]
     return 0 if ours and all(r.get("right") for r in ours) else 1
 
 
-def _conducted(
-    cells: Sequence[Any], wanted: Any, log: Path, options: argparse.Namespace
-) -> dict[str, Any]:
+def _conducted(conductor: Any, options: argparse.Namespace) -> dict[str, Any]:
     """The results of a run, which the --json file gets after each cell."""
-    from neptune_mlir.bench import results, run
+    from neptune_mlir.bench import results
 
-    if wanted.rounds < 1:
-        raise UsageError(f"--rounds is {wanted.rounds}", hint="1 or more; 3 show a spread")
+    if options.rounds < 1:
+        raise UsageError(f"--rounds is {options.rounds}", hint="1 or more; 3 show a spread")
     if options.resume and not options.json:
         raise UsageError("--resume goes on from the file that --json names")
     before = results.read(options.json) if options.resume and options.json.exists() else None
@@ -186,18 +192,20 @@ def _conducted(
         if options.json:
             write(options.json, results.to_json(found))
 
-    return run.Conductor(cells, wanted, log, _say).run(save, before)
+    found: dict[str, Any] = conductor.run(save, before)
+    return found
 
 
 def _run(options: argparse.Namespace) -> int:
-    from neptune_mlir.bench import run
+    from neptune_mlir.bench import run, sweep
     from neptune_mlir.bench.report import tables
 
     log = options.folder / "bench.log"
     if options.check_only:
         return _check(options, log)
     if options.sweep:
-        return _measure_sweep(options.folder, options, options.budget or math.inf)
+        cells = sweep.cells_of(options.folder)
+        return _measure_sweep(cells, options.folder, options, options.budget or math.inf)
     if options.profile:
         return _profile(options)
     if options.perfetto:
@@ -215,7 +223,7 @@ def _run(options: argparse.Namespace) -> int:
     cells = run.cells_of(options.folder, wanted)
     if not cells:
         raise UsageError(f"no bundle of {options.folder} is asked for")
-    found = _conducted(cells, wanted, log, options)
+    found = _conducted(run.Conductor(cells, wanted, log, _say), options)
     print(f"\n{tables(found)}")
     _plot(found, options.plot)
     ours = [r for r in found["rows"] if r["ours"]]

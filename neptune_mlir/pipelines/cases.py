@@ -359,15 +359,15 @@ def _rows_place(stream: Any) -> tuple[int, int] | None:
     return argument_of(list(stream.extents)[dynamic.index(rows[0])])
 
 
-def short_streams(module: Any, limits: Sequence[tuple[int, str]]) -> tuple[Case, ...]:
-    """Calls with short streams, of a fused program that has one, without products. Where the
-    program says the length of its stream, those of no condition: all calls."""
+def short_streams(module: Any, limits: Sequence[tuple[int, str, int]]) -> tuple[Case, ...]:
+    """Calls of a program without products whose stream has `most` points, and `more` than some."""
     length = stream_length(module) if limits else None
     if length is None or streams_products(streams(module)[0]):
         return ()
     if isinstance(length, int):
-        return tuple(Case(knob) for most, knob in limits if length <= most)
-    return tuple(Case(knob, ["le", length, most]) for most, knob in limits)
+        return tuple(Case(knob) for most, knob, more in limits if more < length <= most)
+    fits = ((knob, more, ["le", length, most]) for most, knob, more in limits)
+    return tuple(Case(k, ["and", ["lt", m, length], fit] if m else fit) for k, m, fit in fits)
 
 
 def streams_products(stream: Any) -> bool:

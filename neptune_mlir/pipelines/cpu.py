@@ -30,7 +30,7 @@ FEW_ROWS = ((2, "rows:1"),)
 # free: they are held, and nothing of them is computed twice. And streams so short that a vector
 # along them would be mostly empty: vectors of rows.
 HELD_ROW = NEAR_BYTES // 16
-SHORT_STREAMS = {"streamed": ((HELD_ROW, f"most:{HELD_ROW}"), (8, "stream:1"))}
+SHORT_STREAMS = {"streamed": ((HELD_ROW, f"most:{HELD_ROW}", 0), (8, "stream:1", 0))}
 
 
 def ways(target: str) -> tuple[Way, ...]:

@@ -29,7 +29,8 @@ class Way:
             memory than there is.
         narrow: further knobs, by schedule, for programs whose products stream elements of 8 bits.
         rows: numbers of rows of a stream, and a further knob for calls with no more than that.
-        lengths: the same of lengths of a stream without products, by schedule.
+        lengths: the same of lengths of a stream without products, by schedule; and a number that
+            these are more than.
         longer: a further knob for calls with longer streams, where shorter ones are known apart.
         needs: a knob; who sets it to 0 does not want this way.
         multiplies_bytes: whether products may take factors of 8 bits.
@@ -51,7 +52,7 @@ class Way:
     smaller: tuple[str, ...] = ()
     narrow: Mapping[str, str] = field(default_factory=dict)
     rows: tuple[tuple[int, str], ...] = ()
-    lengths: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    lengths: Mapping[str, tuple[tuple[int, str, int], ...]] = field(default_factory=dict)
     longer: str = ""
     needs: str = ""
     schedule: str = ""

@@ -59,6 +59,22 @@ def warps_of(
     return chosen
 
 
+# Of a row that is summed, what a lane has at most while others have rows of their own: chunks of 16
+# bytes, or elements where these are moved one by one.
+ROW_CHUNKS, ROW_ELEMENTS = 4, 8
+
+
+def row_lanes(target: GpuTarget, elements: int, chunk: int) -> int:
+    """The fewest lanes that share a row of so many elements, so that little is exchanged between
+    lanes, and little of a row that is no power of two is padding; `chunk` elements are in 16 bytes
+    (1: rows are moved element by element)."""
+    most = ROW_CHUNKS * chunk if chunk > 1 else ROW_ELEMENTS
+    lanes = 1
+    while lanes < target.wave and lanes * most < elements:
+        lanes *= 2
+    return lanes
+
+
 def blocks_beside(target: GpuTarget, threads: int, held: int, shared: int) -> int:
     """How many blocks are to share a multiprocessor: as many as there is room for, while what a
     thread holds of products, or waits for, and BESIDE_HELD more registers still fit."""

@@ -48,14 +48,14 @@ class ProgramSession(Session):
             prepared()
             return results
 
-        self.call = call
+        self.calls[self.named(message)] = call
         self.sampled = _sample(call())
         return {"errors": {"relative": error}, "sample": self.sampled.tolist()}
 
     def finish(self, message: dict[str, Any]) -> dict[str, Any]:
         if self.program is None:
             return super().finish(message)
-        again = _sample(self.timed.poisoned())
+        again = _sample(self.timed[self.named(message)].poisoned())
         self.clear()
         return {"errors": figures.errors(again, self.sampled)}
 

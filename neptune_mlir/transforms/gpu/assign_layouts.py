@@ -452,10 +452,10 @@ class _Assignment:
         """`most`: elements that a thread has side by side. Where memory is accessed element by
         element, neighbours go to neighbouring threads: together they take whole sectors."""
         vector = min(most, L.CHUNK // element_bytes(dtype))
-        points = math.prod(shape)
-        while vector > 1 and points < vector * self.warps * self.target.wave:
+        while vector > 1 and math.prod(shape) < vector * self.warps * self.target.wave:
             vector //= 2
-        return L.blocked(shape, self.target.wave, self.warps, vector, work.sums_rows(self.generics))
+        rows = work.of_rows(self.generics, shape, vector, self.target, self.warps)
+        return L.blocked(shape, self.target.wave, self.warps, vector, *rows)
 
     # ---- conversions
 

@@ -20,6 +20,8 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     words_held,
 )
+from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.targets.resources import WARPS, row_lanes
 
 LEAST = 16  # elements along each side of an instruction's result
 SECTOR = 32  # bytes that memory gives at once
@@ -43,6 +45,19 @@ def sums_rows(generics: Sequence[Generic]) -> bool:
     """Whether a kernel reduces along rows (last loops) alone."""
     reduced = {(k, len(g.extents) - 1) for g in generics for k in g.reduced}
     return not has_products(generics) and all(k == last for k, last in reduced)
+
+
+def of_rows(
+    generics: Sequence[Generic], shape: Sequence[int], vector: int, target: GpuTarget, warps: int
+) -> tuple[bool, tuple[int, int] | None]:
+    """Whether warps are to have rows of their own, and the dimension of rows with how many lanes
+    are side by side along it: lanes have rows of their own (`row_lanes`) where warps have more."""
+    apart = sums_rows(generics)
+    if not apart or len(shape) != 2 or target.row_warps <= WARPS:
+        return apart, None
+    rows = 1 << max(0, (shape[0] // warps).bit_length() - 1)  # of a warp
+    beside = min(rows, target.wave // row_lanes(target, shape[1], vector))
+    return apart, (0, beside) if beside > 1 else None
 
 
 def work_of(generics: Sequence[Generic]) -> tuple[int, int]:

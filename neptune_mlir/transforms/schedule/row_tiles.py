@@ -15,13 +15,14 @@ Where only a call knows the length, kernels for several lengths stand side by si
 (`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
 time: there a row that is read again has one tile, the last reads of which come from near caches,
 and a row that is read once has small tiles, so that many programs load while others compute. For
-rows of up to 3072 elements (of whole chunks: 512) there are kernels beside these in which one tile
-has a whole row (SHORT_ROWS): no loops, one load, and masks. Where the length is known, each of such
-rows that are read once is a warp's (WARP_ROWS): all of it is under way at once, and nothing is
-joined; with the masks of other lengths that was slower. Rows that are moved element by element
-have 8192 in a tile where they are read again with few arrays beside them (LONG_ROW_TILES), and
-where a call has few: programs of 128 threads keep little on its way. All tables were measured on
-an H200.
+rows of up to 3072 elements (of whole chunks: CHUNK_ROWS) there are kernels beside these in which
+one tile has a whole row (SHORT_ROWS): no loops, one load, and masks. Of rows of up to SHORT_ROW
+elements lanes have some of their own, or few share one: a tile has as many as they have at once.
+Where the length is known, each of such rows that are read once is a warp's (WARP_ROWS): all of it
+is under way at once, and nothing is joined; with the masks of other lengths that was slower. Rows
+that are moved element by element have 8192 in a tile where they are read again with few arrays
+beside them (LONG_ROW_TILES), and where a call has few: programs of 128 threads keep little on its
+way. All tables were measured on an H200.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.chips import gpu_target, is_known
+from neptune_mlir.targets.resources import WARPS, row_lanes
 from neptune_mlir.targets.warp_groups import CHUNK
 
 ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
@@ -44,27 +46,35 @@ SHARED = 32  # elements of a tile of a row that all results share: then each thr
 WARP_ROW = 1024  # elements of a tile of rows for each warp
 # from which length of a row on a tile has so many rows and elements of each
 ROW_TILES = ((3072, 1, ROW), (512, 1, 1024), (0, 4, 256))
-LONG_ROW_TILES = ((8192, 1, 2 * ROW), *ROW_TILES)  # as LONGEST_TILE
+LONG_ROW_TILES = ((8192, 1, 2 * ROW), *ROW_TILES)  # as LONGEST_TILES
 # the same for rows of whole chunks: those that are read again, and those that are read once
-AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (1025, 1, ROW // 2), (513, 1, 1024), (0, 4, 256))
+AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (513, 1, 1024), (0, 4, 256))
 ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
 PART, PART_WARPS = 8 * ROW, 16  # of rows that it divides
-LONGEST_TILE = (8193, 1, 16384)  # without functions, and with few arrays beside the rows
+# without functions, and with few arrays beside the rows
+LONGEST_TILES = ((12289, 1, 16384), (8193, 1, 12288))
 FEW_ARRAYS = 2
-# rows of a tile that has all of each, by their length: powers of two, and 3/4 of some
-SHORT_ROWS = {256: 4, 384: 8, 512: 8, 768: 4, 1024: 4, ROW // 2: 1, 3072: 1}
+SHORT_ROW = 256  # elements of rows of which each thread has some, or what it shares with few
+# rows of a tile that has all of each, by their length: powers of two, and 3/4 of some (0: by lanes)
+SHORT_ROWS = {
+    64: 0, 128: 0, SHORT_ROW: 0, 384: 8, 512: 8, 768: 4, 1024: 4, 3 * 512: 1, ROW // 2: 1, 3072: 1
+}  # fmt: skip
+# Those of whole chunks that are read again, and the shorter ones that are not for: tiles of one
+# load are better there than loops, but not where a row is 1024 elements, or nearly
+CHUNK_ROWS = {512: 0, 3 * 512: 1024, ROW // 2: 1024}
+FOR_CHUNKS = (64, 3 * 512)  # of SHORT_ROWS: worth kernels of their own for whole chunks alone
 # of known lengths, of whole chunks, read once: a warp has all of one
 WARP_ROWS = range(513, 3072 + 1)
 FEW_ELEMENTS = 6 * 256  # of a row up to which several are a program's
 ONCE_ROW = 1024  # the longest of these that is read once: larger tiles hold back what is next
-WHOLE_CHUNKS = 512  # of whole chunks, longer rows are full tiles, or nearly: masks cost more
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
 THREADS = 128  # of a program that reduces a tile of ROW elements
+BYTES = 16  # of a chunk
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 # From FEW_FROM elements on: of a tile where a call has no more rows than multiprocessors, and where
 # it has up to twice as many
 FEW_ROW, FEW_FROM = (0, 16384, 8192), 8192
-PRODUCT_ROW = 3072  # rows that products sum over count as so long where only a call knows
+PRODUCT_ROW = 1024  # rows that products sum over count as so long where only a call knows
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -103,7 +113,8 @@ def row_tile(
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
         if calls.most and _is_held(tiles, calls.most, is_read_again(nests, axis)):
-            return SHORT_ROWS[calls.most], calls.most, ()
+            rows = SHORT_ROWS[calls.most] or _short_rows(op, nests, axis, chip, calls.most)
+            return rows, calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
             return 1, FEW_ROW[calls.few], starts
@@ -111,6 +122,8 @@ def row_tile(
         if not streamed:  # nothing is kept but a number for each row
             rows = max(rows, ROW // elements)
         return rows, min(most, elements) if most < ROW else elements, starts
+    if wide and streamed and extent <= SHORT_ROW:
+        return _short_rows(op, nests, axis, chip, extent), extent, ()
     if wide and streamed and is_of_warps(op, nests, axis):
         return 4 if extent <= FEW_ELEMENTS else 1, extent, ()  # programs begin no faster
     if wide and 256 < extent <= _whole_row(nests, axis):
@@ -160,6 +173,32 @@ def columns_beside(
     return (ROW // beside, beside) if columns >= beside and columns % chunk == 0 else (0, 0)
 
 
+def _short_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
+    """Rows of a tile that has all of each, up to `most` elements: of whole chunks as many as its
+    lanes have at once (`row_lanes`), of others twice as many."""
+    made = {nest.key for nest in nests}
+    read = {r for nest in nests for r in nest.reads if axis in T.axes_of(r) and r.attr not in made}
+    size = max((element_bytes(r.dtype) for r in read), default=1)
+    chunk = BYTES // size if is_multiple(_extent(op, axis), BYTES // size) else 1
+    lanes = row_lanes(gpu_target(chip), most, chunk)
+    return THREADS // lanes * (1 if chunk > 1 else 2)
+
+
+def row_warps(
+    op: Any, nests: Sequence[FusedNest], axis: int, rows: int, elements: int, most: int
+) -> int:
+    """Warps of a program with a tile of so many rows and elements, for calls with `most` of these
+    at most (0: any); 0: by what it holds."""
+    if not (isinstance(op, N.StreamOp) and elements):
+        return 0
+    extent = op.domain[axis]
+    if elements in (extent, most) and elements <= SHORT_ROW:
+        return WARPS
+    if is_read_again(nests, axis):
+        return PART_WARPS if elements == PART < extent else 0
+    return rows if is_of_warps(op, nests, axis) else 0
+
+
 def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
     """Up to how many rows by multiprocessor there are tiles of FEW_ROW for: 2 where rows are moved
     element by element and a tile would have ROW of these, which keeps too little on its way."""
@@ -181,29 +220,32 @@ def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
     """Whether rows of so many elements, or fewer, are better off in a tile with masks than in
     loops."""
     if is_single(tiles):
-        return again or most <= ONCE_ROW
-    whole = most.bit_count() == 1  # of whole chunks: else some threads have a chunk more
-    return tiles is not ONCE_TILES and most <= WHOLE_CHUNKS and whole
+        return most not in FOR_CHUNKS and (again or most <= ONCE_ROW)
+    return most <= SHORT_ROW or (tiles is not ONCE_TILES and most in CHUNK_ROWS)
 
 
 def _of_length(tiles: Tiles, length: int) -> tuple[int, int]:
     return next((rows, elements) for start, rows, elements in tiles if start <= length)
 
 
+def _extent(op: Any, axis: int) -> Any:
+    """A number, or the value that a call gives."""
+    operands = iter(op.operation.operands)
+    return [next(operands) if n == DYNAMIC else n for n in op.domain][axis]
+
+
 def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     """By length, of rows whose length only a call knows."""
-    operands = iter(op.operation.operands)
-    extents = [next(operands) if n == DYNAMIC else n for n in op.domain]
     arrays = {r.attr for nest in nests for r in nest.reads if axis in T.axes_of(r)}
     again = is_read_again(nests, axis)
-    if not is_multiple(extents[axis], LEAST_CHUNK):
+    if not is_multiple(_extent(op, axis), LEAST_CHUNK):
         few = isinstance(op, N.StreamOp) and again and len(arrays) <= FEW_ARRAYS
         return LONG_ROW_TILES if few else ROW_TILES
     if isinstance(op, N.StreamOp) and not again:
         return ONCE_TILES
     if _has_functions(nests, axis) or len(arrays) > FEW_ARRAYS:
         return AGAIN_TILES
-    return (LONGEST_TILE, *AGAIN_TILES)
+    return (*LONGEST_TILES, *AGAIN_TILES)
 
 
 def is_read_again(nests: Sequence[FusedNest], axis: int) -> bool:

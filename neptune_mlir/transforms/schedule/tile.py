@@ -95,15 +95,13 @@ from neptune_mlir.transforms.schedule.product_axes import (
 )
 from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
-    PART,
-    PART_WARPS,
     PRODUCT_ROW,
     RowCalls,
     columns_beside,
-    is_of_warps,
     is_read_again,
     most_few,
     row_tile,
+    row_warps,
 )
 from neptune_mlir.transforms.schedule.tile_cuts import (
     at_most,
@@ -456,10 +454,8 @@ def _long_rows(
         ONE_TILE.set(op.operation)
     if elements and streamed and is_read_again(nests, axis):
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
-        if elements == PART < op.domain[axis]:
-            note_choices(op.operation, {"warps": PART_WARPS})
-    elif streamed and elements and is_of_warps(op, nests, axis):
-        note_choices(op.operation, {"warps": rows})
+    if warps := row_warps(op, nests, axis, rows, elements, wishes.most):
+        note_choices(op.operation, {"warps": warps})
     if starts and axis == looped_axis(op, nests, True):
         if op.domain[axis] == DYNAMIC:
             _note_lengths(op, starts)

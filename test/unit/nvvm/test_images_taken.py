@@ -20,8 +20,8 @@ from support import kept_code
 
 ROWS = (1, 16, 100, 200, 1000)
 # on both sides of each limit between tiles, with rows of whole chunks and others
-COLS = sorted({n + d for n in (256, 384, 512, 768, 1024, 2048, 3072, 4096, 8192, 16384, 1 << 15)
-               for d in (-16, -1, 1, 16)})  # fmt: skip
+COLS = sorted({n + d for n in (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192,
+                               12288, 16384, 1 << 15) for d in (-16, -1, 1, 16)})  # fmt: skip
 KERNEL = re.compile(r"define ptx_kernel void @(\w+)")
 
 
@@ -37,7 +37,7 @@ def not_assembled(monkeypatch):
 
 @pytest.mark.usefixtures("not_assembled")
 @pytest.mark.parametrize(("name", "vectors", "most"), [
-    ("softmax", 0, 19), ("layer_norm", 2, 19), ("logsumexp", 0, 17),
+    ("softmax", 0, 23), ("layer_norm", 2, 23), ("logsumexp", 0, 20),
 ])  # fmt: skip
 def test_each_image_is_taken(name, vectors, most):
     text = getattr(ops, name)().to_mlir()

@@ -17,7 +17,7 @@ from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
+from neptune_mlir.transforms.schedule.row_tiles import FOR_CHUNKS, SHORT_ROWS
 from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
@@ -89,6 +89,24 @@ def test_a_warp_has_a_row_that_is_read_once(rows, cols, warps):
 
 
 @pytest.mark.parametrize(
+    ("name", "cols", "rows", "exchanges"),
+    [
+        ("softmax", 72, 32, 2 * 2),  # of 4 lanes, each with 3 chunks
+        ("cross_entropy", 256, 16, 3 * 3),
+        ("rms_norm", 136, 16, 3),
+        ("softmax", 89, 16, 2 * 2 * 4),  # of 16 lanes with two rows, moved element by element
+    ],
+)
+def test_lanes_have_short_rows_of_their_own(name, cols, rows, exchanges):
+    """A tile has as many rows as four warps have at once, and little passes between lanes."""
+    run = close(name, "", 2 * rows + 3, cols, known=True, dtype="bf16")
+    (launch,) = run.plan.launches
+    assert simulated_programs(run, launch, 2 * rows + 3, cols) == 3
+    assert "neptune.warps = 4" in run.assigned
+    assert str(run.module).count("nvvm.shfl") == exchanges
+
+
+@pytest.mark.parametrize(
     ("name", "cols", "tile"),
     [
         ("rms_norm", 65536, 32768),
@@ -108,7 +126,7 @@ def test_long_rows_in_parts_of_many_warps(name, cols, tile):
 
 def test_which_calls_take_them():
     _, found = lowered("softmax")
-    assert {f"most:{n}" for n in SHORT_ROWS} <= set(found)
+    assert {f"most:{n}" for n in SHORT_ROWS if n not in FOR_CHUNKS} <= set(found)
     assert not any("most" in knob for knob in lowered("layer_norm", 520)[1])
     assert max(n for n in SHORT_ROWS if f"most:{n}" in lowered("cross_entropy")[1]) == 1024
 
