@@ -11,6 +11,10 @@ exponents. So functions are marked `neptune.rough` in such programs: every `math
 exponentials. Quotients are marked that are two units in the last place off, unless something may
 turn on their last bit: a comparison, or a function that rounds to whole numbers.
 
+In a program without 16-bit floats every `math.exp` is marked `neptune.precise`: it is right of a
+difference too, where others have an error of |x| 2^-23 (a row with one large logit has an entropy
+of 1e-20, made of exp(-46) and nothing else).
+
 Products k p of positions are marked that are parts of scores. As k (p + 8) = k p + 8 k is made,
 they are off by what rounding k p loses, also where the position itself is 0. To weights that are
 measured from the maximum of these very scores it is nothing: p is less than 2^8 away, so that
@@ -21,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.dialects.attributes import ROUGH
+from neptune_mlir.dialects.attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
 
 LARGEST = 1024.0  # an exponent is then off by 2^-12 at most, half of what rounding to f16 loses
@@ -42,6 +46,9 @@ def mark_tolerant(forall: Any) -> None:
     products = [op for op in products if _is_of_position(op)]
     found = exponentials or tangents or quotients or products
     if not found or not _rounds_to_16_bits(forall.parent):
+        if not _has_16_bits(forall.parent):
+            for op in exponentials:
+                PRECISE.set(op)
         return
     tangents = [op for op in tangents if _is_exponent(op.results[0])]
     quotients = [op for op in quotients if not _decides(op.results[0])]
@@ -52,10 +59,23 @@ def mark_tolerant(forall: Any) -> None:
 
 def _rounds_to_16_bits(program: Any) -> bool:
     """Whether a function returns no wider floats, and takes no logarithm."""
-    made = ir.FunctionType(ir.TypeAttr(program.attributes["function_type"]).value).results
-    elements = [t.element_type if isinstance(t, ir.RankedTensorType) else t for t in made]
-    wide = [t for t in elements if isinstance(t, (ir.F32Type, ir.F64Type))]
+    wide = [t for t in _elements(program)[1] if isinstance(t, (ir.F32Type, ir.F64Type))]
     return not wide and not any(_called(program, name) for name in _LOGARITHMS)
+
+
+def _has_16_bits(program: Any) -> bool:
+    """Whether an argument or a result of a function is of floats of 16 bits or fewer."""
+    every = [t for types in _elements(program) for t in types]
+    return any(isinstance(t, ir.FloatType) and t.width <= 16 for t in every)
+
+
+def _elements(program: Any) -> list[list[Any]]:
+    """The types of numbers of a function's arguments, and of its results."""
+    kind = ir.FunctionType(ir.TypeAttr(program.attributes["function_type"]).value)
+    return [
+        [t.element_type if isinstance(t, ir.RankedTensorType) else t for t in types]
+        for types in (kind.inputs, kind.results)
+    ]
 
 
 def _called(root: Any, name: str) -> list[Any]:
