@@ -362,30 +362,37 @@ def show(
 
     Of a tree of more than `limit` nodes, the levels below those that fit are written `...`.
     """
-    return _text(root, name, None if root.size <= limit else _levels(root, limit))
+    levels, rest = first_levels(root, limit)
+    texts = {n: _text(n, name, None if n.args else ()) for n in rest}
+    for level in reversed(levels):  # from the last one up, for trees are deep
+        texts = {n: _text(n, name, [texts[a] for a in n.args]) for n in level}
+    return texts[root]
 
 
-def _levels(root: Term, limit: int) -> int:
-    """How many levels of a tree have no more than `limit` nodes together, and one at least."""
-    level, depth, total = Counter([root]), 0, 0
-    while level and (depth == 0 or total + level.total() <= limit):
-        depth, total = depth + 1, total + level.total()
+def first_levels(root: Term, limit: int = SHOWN) -> tuple[list[Counter[Term]], Counter[Term]]:
+    """The first levels of a tree that have no more than `limit` nodes together, one at least, and
+    the level behind them."""
+    level, levels, total = Counter([root]), [], 0
+    while level and (not levels or total + level.total() <= limit):
+        levels.append(level)
+        total += level.total()
         below: Counter[Term] = Counter()
         for node, times in level.items():
             for a in node.args:
                 below[a] += times
         level = below
-    return depth
+    return levels, level
 
 
-def _text(root: Term, name: Callable[[Term], str | None] | None, depth: int | None) -> str:
+def _text(
+    root: Term, name: Callable[[Term], str | None] | None, args: Sequence[str] | None
+) -> str:
+    """The text of a node, of the texts of its operands; without these `...`."""
     custom = name(root) if name and root.is_leaf else None
     if custom is not None:
         return custom
-    if depth == 0 and root.args:
+    if args is None:
         return "..."
-    below = None if depth is None else max(depth - 1, 0)
-    args = [_text(a, name, below) for a in root.args]
     match root.op:
         case "const":
             return f"{root.attr:g}" if isinstance(root.attr, float) else str(root.attr).lower()

@@ -445,6 +445,11 @@ ROUGH = Mark(
     "few digits are enough: its result is rounded to 16 bits",
     writers=("transforms.gpu.tolerance",), readers=("codegen.gpu.compute", "codegen.gpu.scalars"),
 )  # fmt: skip
+PRECISE = Mark(
+    "precise", MARK, "math.exp",
+    "all digits are wanted, of a difference too: the program has no 16-bit floats",
+    writers=("transforms.gpu.tolerance",), readers=("codegen.gpu.scalars",),
+)  # fmt: skip
 
 # ---- running maxima that are kept
 

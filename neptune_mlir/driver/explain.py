@@ -35,6 +35,7 @@ from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.ir.bindings import ir
 
 _QUIET = ("arith.constant", "tensor.dim", "tensor.empty", "func.return")
+LEVELS = 200  # of a term that text spells out
 
 
 @dataclass(frozen=True)
@@ -415,8 +416,12 @@ _INFIX = {
 }  # fmt: skip
 
 
-def _show(term: Term, names: Sequence[str], outer: int = 0) -> str:
-    """A term with the loops' names and no needless brackets."""
+def _show(term: Term, names: Sequence[str]) -> str:
+    """A term with the loops' names and no needless brackets; of a large one the first levels."""
+    return _text(term, names, 0, min(len(T.first_levels(term)[0]), LEVELS))
+
+
+def _text(term: Term, names: Sequence[str], outer: int, levels: int) -> str:
     if term.op == "index":
         return names[term.attr]
     if term.op in ("read", "ref"):
@@ -424,18 +429,20 @@ def _show(term: Term, names: Sequence[str], outer: int = 0) -> str:
         return f"{tensor_key(term)}[{position}]" if term.args else str(tensor_key(term))
     if term.is_leaf:
         return T.show(term)
-    if term.op == "ge" and (text := _inequality(term, names)):
+    if not levels:
+        return "..."
+    left = levels - 1
+    if term.op == "ge" and (text := _inequality(term, names, left)):
         return text if outer < 4 else f"({text})"
     if term.op in _INFIX:
         symbol, strength = _INFIX[term.op]
-        left = _show(term.args[0], names, strength)
-        right = _show(term.args[1], names, strength + 1)
-        text = f"{left} {symbol} {right}"
+        sides = [_text(a, names, strength + k, left) for k, a in enumerate(term.args)]
+        text = f"{sides[0]} {symbol} {sides[1]}"
         return f"({text})" if strength < outer else text
     if (guarded := _guarded(term)) is not None:
-        return f"guard({_show(guarded, names)})"
+        return f"guard({_text(guarded, names, 0, left)})"
     word = {"select": "where", "cast": term.dtype, "neg": "-", "not": "not "}.get(term.op, term.op)
-    return f"{word}({', '.join(_show(a, names) for a in term.args)})"
+    return f"{word}({', '.join(_text(a, names, 0, left) for a in term.args)})"
 
 
 def _guarded(term: Term) -> Term | None:
@@ -448,7 +455,7 @@ def _guarded(term: Term) -> Term | None:
     return compared if infinite and term.args[1].value == 0 and term.args[2] is compared else None
 
 
-def _inequality(term: Term, names: Sequence[str]) -> str | None:
+def _inequality(term: Term, names: Sequence[str], levels: int) -> str | None:
     """`i + j * -1 >= 0`, as passes write affine conditions, as `i >= j`."""
     if not (term.args[1].is_const and term.args[1].value == 0 and term.args[0].op == "add"):
         return None
@@ -465,5 +472,5 @@ def _inequality(term: Term, names: Sequence[str]) -> str | None:
         elif part.op == "mul" and part.args[1].is_const and part.args[1].value < 0:
             factor = T.const(-part.args[1].value, part.dtype)
             negative, part = True, T.make("mul", part.args[0], factor)
-        sides[negative].append(_show(part, names, 5))
+        sides[negative].append(_text(part, names, 5, levels))
     return " >= ".join(" + ".join(side) or "0" for side in sides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import cProfile
 import gc
+import os
 import signal
 
 import numpy as np
@@ -272,3 +273,17 @@ def test_a_long_body_of_functions_is_walked_without_recursion():
     for _ in range(300):
         wanted = np.tanh(wanted) + 0.5
     np.testing.assert_allclose(neptune.compile(p)(given), wanted, rtol=1e-6)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("chip", ("sm_80", "sm_90a", "gfx1100", "gfx942"))
+def test_growth_of_machine_code(chip):
+    """Four times the operations take at most eight times as long, code generators included."""
+
+    def seconds(n: int) -> float:
+        before = os.times()
+        compiler.compile_text(chain(n), "test", chip, None, None)
+        return sum(os.times()[:4]) - sum(before[:4])
+
+    seconds(8)
+    assert seconds(800) < 8 * seconds(200)

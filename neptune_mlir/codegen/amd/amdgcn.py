@@ -19,6 +19,9 @@ from neptune_mlir.targets.amd import AmdTarget
 TRIPLE = "amdgcn-amd-amdhsa"
 CODE_OBJECT = 500  # version 5: what ROCm 6 and 7 load
 
+PAIRED = 5000  # instructions of a block that are issued in pairs where the chip can
+_LABEL = re.compile(r"[-\w.$]+:")
+
 _UNUSED = 99999  # a number of metadata that no kernel reaches
 _FLAGS = re.compile(r"^!llvm\.module\.flags = !\{(.*)\}$", re.MULTILINE)
 
@@ -26,7 +29,7 @@ _FLAGS = re.compile(r"^!llvm\.module\.flags = !\{(.*)\}$", re.MULTILINE)
 def assembly(text: str, target: AmdTarget) -> str:
     """The assembly of an LLVM IR module. Raises ToolError."""
     return llvm_child.generate(
-        _with_version(text), TRIPLE, target.name, form="assembly"
+        _with_version(text), TRIPLE, target.name, form="assembly", option=_option(text)
     ).decode()
 
 
@@ -37,8 +40,9 @@ def hsaco(text: str, target: AmdTarget, unroll: bool = True) -> bytes:
         ToolError: LLVM refuses the module or dies on it; no linker; a name that nothing defines.
     """
     compiled = llvm_child.generate(
-        _with_version(text), TRIPLE, target.name, form="object", unroll=unroll
-    )
+        _with_version(text), TRIPLE, target.name, form="object", unroll=unroll,
+        option=_option(text),
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="neptune-") as folder:
         source, output = Path(folder) / "kernels.o", Path(folder) / "kernels.hsaco"
         source.write_bytes(compiled)
@@ -50,6 +54,19 @@ def hsaco(text: str, target: AmdTarget, unroll: bool = True) -> bytes:
             reason = (done.stdout + done.stderr).strip()
             raise ToolError(f"the linker failed for {target.name}: {reason}")
         return output.read_bytes()
+
+
+def _option(text: str) -> str:
+    """The option of LLVM that a module wants. Which instructions issue in pairs (RDNA 3 on) takes
+    time that grows with the cube of a block: half a second for 5000, an hour for 50,000."""
+    longest = length = 0
+    for line in text.splitlines():
+        if line.endswith(("{", ":")) or _LABEL.match(line):
+            length = 0
+        else:
+            length += 1
+            longest = max(longest, length)
+    return "-amdgpu-enable-vopd=0" if longest > PAIRED else ""
 
 
 def _with_version(text: str) -> str:

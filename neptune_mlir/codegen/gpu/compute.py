@@ -40,22 +40,24 @@ def _steps(
     """
     slots = {value: k for k, value in enumerate(arguments)}
     steps: list[tuple[Any, list[int]]] = []
-
-    def visit(value: Any) -> int:
-        if value not in slots:
-            op = owner(value)
-            step, operands = value, []
-            if op is not None and op.block == block:
-                if op.name == "linalg.index":
-                    step = ir.IntegerAttr(op.attributes["dim"]).value
-                else:
-                    operands = [visit(o) for o in op.operands]
-                    step = ScalarOp.of(op)
-            slots[value] = len(slots)
-            steps.append((step, operands))
-        return slots[value]
-
-    visit(wanted)
+    pending = [wanted]
+    while pending:
+        value = pending[-1]
+        if value in slots:
+            pending.pop()
+            continue
+        op, step, operands = owner(value), value, []
+        if op is not None and op.block == block:
+            if op.name == "linalg.index":
+                step = ir.IntegerAttr(op.attributes["dim"]).value
+            else:
+                missing = [o for o in op.operands if o not in slots]
+                if missing:
+                    pending += reversed(missing)
+                    continue
+                operands, step = [slots[o] for o in op.operands], ScalarOp.of(op)
+        slots[value] = len(slots)
+        steps.append((step, operands))
     return steps, slots
 
 

@@ -86,19 +86,23 @@ def exponential(s: Scalars, x: Any) -> Any:
         return s.ex2(s.multiply(base, _times_log2_e(s, k)))
     value, g = difference
     if not s.is_reference(g):
-        # fma(base, k, -g) of a scaled value only where the product is exact: g is made of rounded
-        # ones, and an exact one may be larger by a unit in the last place of it, which is 1e30
-        # where a mask was scaled.
-        base, k = s.scaled(value)
-        if k is not None and _scales_exactly(s.constant_of(k)):
-            x = s.fma(base, k, s.negate(g))
-        return s.ex2(s.multiply(x, log2_e))
+        return s.ex2(s.multiply(_difference(s, x), log2_e))
     if not s.is_reference(value):
         return _by_rounded_reference(s, value, g)
     if s.small_references:
         rounded = [s.multiply(reference, log2_e) for reference in difference]
         return s.ex2(s.op("arith.subf", rounded, s.f32))
     return s.ex2(s.fma(x, log2_e, s.op("arith.subf", [lost(s, g), lost(s, value)], s.f32)))
+
+
+def _difference(s: Scalars, x: Any) -> Any:
+    """A difference x, a product with a constant being part of it where that loses nothing."""
+    value, g = s.parts(x, "arith.subf") or ()
+    # fma(base, k, -g) of a scaled value only where the product is exact: g is made of rounded
+    # ones, and an exact one may be larger by a unit in the last place of it, which is 1e30
+    # where a mask was scaled.
+    base, k = s.scaled(value)
+    return s.fma(base, k, s.negate(g)) if k is not None and _scales_exactly(s.constant_of(k)) else x
 
 
 def _scales_exactly(k: float | None) -> bool:
@@ -108,9 +112,22 @@ def _scales_exactly(k: float | None) -> bool:
 
 
 def exact_exponential(s: Scalars, x: Any) -> Any:
-    """exp x, also where the product with log2 e loses bits: ex2(t) (1 + ln 2 (x log2 e - t))."""
+    """exp x, right also where the product with log2 e loses bits, but not of a difference."""
     if x.type != s.f32 or s.parts(x, "arith.subf"):
         return exponential(s, x)
+    return _corrected(s, x)
+
+
+def precise_exponential(s: Scalars, x: Any) -> Any:
+    """exp x, right also where the product with log2 e loses bits, of a difference too."""
+    difference = s.parts(x, "arith.subf")
+    if x.type != s.f32 or (difference and s.is_reference(difference[1])):
+        return exponential(s, x)
+    return _corrected(s, _difference(s, x) if difference else x)
+
+
+def _corrected(s: Scalars, x: Any) -> Any:
+    """ex2(t) (1 + ln 2 (x log2 e - t)), t being the rounded product."""
     # what is beyond gives infinity and 0 too, and infinities would give NaN
     x = s.op("arith.minimumf", [x, s.constant(_OVERFLOWS, s.f32)], s.f32)
     x = s.op("arith.maximumf", [x, s.constant(-104.0, s.f32)], s.f32)

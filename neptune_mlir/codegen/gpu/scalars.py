@@ -44,11 +44,12 @@ from neptune_mlir.codegen.gpu.exponentials import (
     FMA,
     exact_exponential,
     exponential,
+    precise_exponential,
     unguarded,
 )
 from neptune_mlir.codegen.gpu.functions import erf, rough_tanh, tanh
 from neptune_mlir.codegen.gpu.quotients import LEAST_NORMAL, quotient, rough_quotient
-from neptune_mlir.dialects.attributes import ROUGH
+from neptune_mlir.dialects.attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
 
 CHAINS = 4  # of additions that one sum is
@@ -321,6 +322,8 @@ class Scalars:
         rewrite = _REWRITES.get(op.name)
         if not ROUGH.on(op):
             rewrite = _EXACT.get(op.name, rewrite)
+        if PRECISE.on(op):
+            rewrite = precise_exponential
         if rewrite is not None and not op.rounds:
             made = rewrite(self, *operands)
             if made is not None and made.type == op.type:

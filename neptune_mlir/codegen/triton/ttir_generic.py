@@ -100,19 +100,21 @@ class Generics:
             if tile is not None:
                 table[argument] = self._oriented(tile, loops, rank, g)
 
-        def value(v: Any) -> Value:
-            if v in table:
-                return table[v]
+        pending = [wanted]
+        while pending:
+            v = pending[-1]
             op = owner(v)
-            if op is None or op.block != g.block:
+            if v in table:
+                pending.pop()
+            elif op is None or op.block != g.block:
                 table[v] = self.outer(v)
             elif op.name == "linalg.index":
                 table[v] = self._index(g, ir.IntegerAttr(op.attributes["dim"]).value)
+            elif missing := [o for o in op.operands if o not in table]:
+                pending += reversed(missing)
             else:
-                table[v] = self.scalars.op(op, [value(o) for o in op.operands])
-            return table[v]
-
-        return value(wanted)
+                table[v] = self.scalars.op(op, [table[o] for o in op.operands])
+        return table[wanted]
 
     def _index(self, g: Generic, loop: int) -> Value:
         places = self.text.range(power_of_two(g.extents[loop]))

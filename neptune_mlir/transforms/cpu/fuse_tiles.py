@@ -175,20 +175,33 @@ class _Sameness:
         self.guarded: list[Any] = []
 
     def values(self, a: Any, b: Any) -> bool:
+        """Each pair of values is compared once: bodies are long, and share what they repeat."""
+        seen, pending = {(a, b)}, [(a, b)]
+        while pending:
+            operands = self._operands(*pending.pop())
+            if operands is None:
+                return False
+            for pair in reversed(operands):
+                if pair not in seen:
+                    seen.add(pair)
+                    pending.append(pair)
+        return True
+
+    def _operands(self, a: Any, b: Any) -> list[tuple[Any, Any]] | None:
+        """The pairs that have to be the same for two values to be; None: these are not."""
         a_in, b_in = _argument(self.first, a), _argument(self.second, b)
         if a_in and b_in:
-            return bool(self.first.source(a) == self.second.source(b))
+            return [] if self.first.source(a) == self.second.source(b) else None
         if b_in and (inner := _guard_of(a)) is not None and self.values(inner, b):
             self.guarded.append(b)
-            return True
+            return []
         one, other = owner(a), owner(b)
-        if a_in or b_in or one is None or other is None:
-            return bool(a == b)
-        if one.block != self.first.block or other.block != self.second.block:
-            return bool(a == b)
+        inside = not (a_in or b_in or one is None or other is None)
+        if not inside or one.block != self.first.block or other.block != self.second.block:
+            return [] if a == b else None
         if one.name != other.name or _attributes(one) != _attributes(other):
-            return False
-        return all(map(self.values, one.operands, other.operands))
+            return None
+        return list(zip(one.operands, other.operands, strict=True))
 
 
 def _attributes(op: Any) -> dict[str, Any]:

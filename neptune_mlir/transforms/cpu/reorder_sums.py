@@ -17,6 +17,7 @@ from typing import Any
 
 from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, SIGNS, block_of, way_of
 from neptune_mlir.ir.bindings import arith, ir, math, memref, scf
+from neptune_mlir.ir.values import made_from
 from neptune_mlir.transforms.registry import register
 
 
@@ -64,15 +65,8 @@ def _sum_of(loop: Any) -> Any:
     value, _, *places = stores[0].operands
     is_sum = isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.name == "arith.addf"
     index = loop.regions[0].blocks[0].arguments[0]
-    found = is_sum and not any(_depends(place, index) for place in places)
+    found = is_sum and index not in made_from(places)
     return stores[0] if found else None
-
-
-def _depends(value: Any, index: Any) -> bool:
-    if value == index:
-        return True
-    owner = value.owner
-    return not isinstance(owner, ir.Block) and any(_depends(v, index) for v in owner.operands)
 
 
 def _contract(store: Any) -> None:

@@ -14,7 +14,8 @@ A body that would do more than MAX_OPS operations or read more than MAX_REDUCTIO
 takes the cheapest maps only; the others stay tensors. Else each reduction of a chain would
 compute the whole chain before it again, at run time and when it is compiled. A map that computes
 with what a reduction gives stays too if it is in memory for somebody who sees it under another
-shape.
+shape. A body that was written with more than MAX_OPS operations that wait for each other is cut
+into maps (`deep_bodies`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from neptune_mlir.algebra.access import is_access, lookups, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import CHIP
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
+from neptune_mlir.transforms.fusion.deep_bodies import cut_deep_bodies
 from neptune_mlir.transforms.fusion.reshaped_reads import at_roots, shown, straightened
 from neptune_mlir.transforms.fusion.reshapes import read_columns
 from neptune_mlir.transforms.fusion.split_rows import split_rows
@@ -119,6 +121,7 @@ def inline_all(program: NestProgram) -> None:
 @register("inline-maps", "inline elementwise nests into the nests that read them")
 def inline_maps(module: Any) -> None:
     for function in functions(module):
+        cut_deep_bodies(function, MAX_OPS)
         program = NestProgram(function)
         inline_all(program)
         program.write()

@@ -11,6 +11,10 @@ exponents. So functions are marked `neptune.rough` in such programs: every `math
 exponentials. Quotients are marked that are two units in the last place off, unless something may
 turn on their last bit: a comparison, or a function that rounds to whole numbers.
 
+In a program without 16-bit floats every `math.exp` is marked `neptune.precise`: it is right of a
+difference too, where others have an error of |x| 2^-23 (a row with one large logit has an entropy
+of 1e-20, made of exp(-46) and nothing else).
+
 Products k p of positions are marked that are parts of scores. As k (p + 8) = k p + 8 k is made,
 they are off by what rounding k p loses, also where the position itself is 0. To weights that are
 measured from the maximum of these very scores it is nothing: p is less than 2^8 away, so that
@@ -21,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.dialects.attributes import ROUGH
+from neptune_mlir.dialects.attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
 
 LARGEST = 1024.0  # an exponent is then off by 2^-12 at most, half of what rounding to f16 loses
@@ -42,9 +46,12 @@ def mark_tolerant(forall: Any) -> None:
     products = [op for op in products if _is_of_position(op)]
     found = exponentials or tangents or quotients or products
     if not found or not _rounds_to_16_bits(forall.parent):
+        if not _has_16_bits(forall.parent):
+            for op in exponentials:
+                PRECISE.set(op)
         return
-    tangents = [op for op in tangents if _is_exponent(op.results[0], 1.0)]
-    quotients = [op for op in quotients if not _decides(op.results[0], set())]
+    tangents = [op for op in tangents if _is_exponent(op.results[0])]
+    quotients = [op for op in quotients if not _decides(op.results[0])]
     products = [op for op in products if _is_score(op.results[0])]
     for op in (*exponentials, *tangents, *quotients, *products):
         ROUGH.set(op)
@@ -52,10 +59,23 @@ def mark_tolerant(forall: Any) -> None:
 
 def _rounds_to_16_bits(program: Any) -> bool:
     """Whether a function returns no wider floats, and takes no logarithm."""
-    made = ir.FunctionType(ir.TypeAttr(program.attributes["function_type"]).value).results
-    elements = [t.element_type if isinstance(t, ir.RankedTensorType) else t for t in made]
-    wide = [t for t in elements if isinstance(t, (ir.F32Type, ir.F64Type))]
+    wide = [t for t in _elements(program)[1] if isinstance(t, (ir.F32Type, ir.F64Type))]
     return not wide and not any(_called(program, name) for name in _LOGARITHMS)
+
+
+def _has_16_bits(program: Any) -> bool:
+    """Whether an argument or a result of a function is of floats of 16 bits or fewer."""
+    every = [t for types in _elements(program) for t in types]
+    return any(isinstance(t, ir.FloatType) and t.width <= 16 for t in every)
+
+
+def _elements(program: Any) -> list[list[Any]]:
+    """The types of numbers of a function's arguments, and of its results."""
+    kind = ir.FunctionType(ir.TypeAttr(program.attributes["function_type"]).value)
+    return [
+        [t.element_type if isinstance(t, ir.RankedTensorType) else t for t in types]
+        for types in (kind.inputs, kind.results)
+    ]
 
 
 def _called(root: Any, name: str) -> list[Any]:
@@ -70,71 +90,92 @@ def _called(root: Any, name: str) -> list[Any]:
     return found
 
 
-def _decides(value: Any, seen: set[Any]) -> bool:
+def _decides(value: Any) -> bool:
     """Whether the last bit of a value may decide something, as far as can be told."""
-    if value in seen:
-        return False
-    seen.add(value)
-    for use in value.uses:
-        op = use.owner
-        if op.name in _DECISIONS:
-            return True
-        if op.name == "linalg.yield":
-            made = op.operation.block.owner.results[use.operand_number]
-        elif op.name == "linalg.generic":
-            made = op.regions[0].blocks[0].arguments[use.operand_number]
-        elif op.name in _ENDS:
-            continue
-        elif len(op.results) == 1 and not op.regions:
-            made = op.results[0]
-        else:  # a loop, or something else that is not followed
-            return True
-        if _decides(made, seen):
-            return True
+    seen, pending = {value}, [value]
+    while pending:
+        for use in pending.pop().uses:
+            op = use.owner
+            if op.name in _DECISIONS:
+                return True
+            if op.name == "linalg.yield":
+                made = op.operation.block.owner.results[use.operand_number]
+            elif op.name == "linalg.generic":
+                made = op.regions[0].blocks[0].arguments[use.operand_number]
+            elif op.name in _ENDS:
+                continue
+            elif len(op.results) == 1 and not op.regions:
+                made = op.results[0]
+            else:  # a loop, or something else that is not followed
+                return True
+            if made not in seen:
+                seen.add(made)
+                pending.append(made)
     return False
 
 
-def _is_exponent(value: Any, factor: float) -> bool:
-    """Whether all that becomes of a value, `factor` times as large, are maxima and exponents."""
-    return factor <= LARGEST and all(
-        _leads_to_exponents(use.owner, use.operand_number, factor) for use in value.uses
-    )
+def _is_exponent(value: Any) -> bool:
+    """Whether all that becomes of a value, up to LARGEST times as large, are maxima and
+    exponents."""
+    largest = {value: 1.0}  # that a value was followed for
+    pending = [value]
+    while pending:
+        before = pending.pop()
+        for use in before.uses:
+            followed = _towards_exponents(use.owner, use.operand_number, largest[before])
+            if followed is None:
+                return False
+            for made, factor in followed:
+                if factor > LARGEST:
+                    return False
+                if factor > largest.get(made, -1.0):
+                    largest[made] = factor
+                    pending.append(made)
+    return True
 
 
-def _leads_to_exponents(op: Any, position: int, factor: float) -> bool:
+def _towards_exponents(op: Any, position: int, factor: float) -> list[tuple[Any, float]] | None:
+    """The values that an operand goes on to, with how many times as large it is in them; None
+    where it becomes something else than a maximum or an exponent."""
     name = op.name
     if name in ("math.exp", "math.exp2"):
-        return all(_keeps_relative(use.owner) for use in op.results[0].uses)
+        return [] if _keeps_relative(op) else None
     if name in ("arith.mulf", "arith.divf"):
         scale = _number(op.operands[1 - position])
         if scale is None or (name == "arith.divf" and (position or not scale)):
-            return False
+            return None
         grown = factor * abs(scale) if name == "arith.mulf" else factor / abs(scale)
-        return _is_exponent(op.results[0], grown)
+        return [(op.results[0], grown)]
     if name in _SUMS or name in _MAXIMA or (name == "arith.select" and position):
-        return _is_exponent(op.results[0], factor)
-    return name == "linalg.yield" and _result_leads_to_exponents(op, position, factor)
+        return [(op.results[0], factor)]
+    return _behind_result(op, position, factor) if name == "linalg.yield" else None
 
 
-def _keeps_relative(op: Any) -> bool:
-    """Whether what reads an exponential passes it on with its relative error."""
-    if op.name in ("arith.truncf", "arith.select", "arith.mulf"):
-        return all(_keeps_relative(use.owner) for use in op.results[0].uses)
-    return bool(op.name == "linalg.yield")
+def _keeps_relative(exponential: Any) -> bool:
+    """Whether all that reads an exponential passes it on with its relative error."""
+    seen, pending = {exponential.results[0]}, [exponential.results[0]]
+    while pending:
+        for op in [use.owner for use in pending.pop().uses]:
+            if op.name in ("arith.truncf", "arith.select", "arith.mulf"):
+                if op.results[0] not in seen:
+                    seen.add(op.results[0])
+                    pending.append(op.results[0])
+            elif op.name != "linalg.yield":
+                return False
+    return True
 
 
-def _result_leads_to_exponents(end: Any, position: int, factor: float) -> bool:
+def _behind_result(end: Any, position: int, factor: float) -> list[tuple[Any, float]] | None:
     generic = end.operation.block.owner
     kinds = str(generic.attributes["iterator_types"])
     if "reduction" in kinds:  # the maximum of a row is a reference: any number would do
         made = end.operands[position].owner
-        return not isinstance(made, ir.Block) and made.name in _MAXIMA
+        return [] if not isinstance(made, ir.Block) and made.name in _MAXIMA else None
     users = list(generic.results[position].uses)
-    return all(
-        use.owner.name == "linalg.generic"
-        and _is_exponent(use.owner.regions[0].blocks[0].arguments[use.operand_number], factor)
-        for use in users
-    )
+    if any(use.owner.name != "linalg.generic" for use in users):
+        return None
+    bodies = [(use.owner.regions[0].blocks[0], use.operand_number) for use in users]
+    return [(body.arguments[number], factor) for body, number in bodies]
 
 
 def _is_of_position(product: Any) -> bool:
@@ -146,11 +187,9 @@ def _is_of_position(product: Any) -> bool:
 def _is_score(value: Any) -> bool:
     """Whether a value is part of scores alone, all of whose exponentials are measured from their
     maximum: what is added to all of a row changes nothing."""
-    if not _is_exponent(value, 1.0):
+    if not _is_exponent(value):
         return False
-    exponents: list[Any] = []
-    maxima: set[Any] = set()
-    _follow(value, exponents, maxima)
+    exponents, maxima = _followed(value)
     return all(
         not isinstance(x.owner, ir.Block)
         and x.owner.name == "arith.subf"
@@ -159,23 +198,32 @@ def _is_score(value: Any) -> bool:
     )
 
 
-def _follow(value: Any, exponents: list[Any], maxima: set[Any]) -> None:
-    """Collect what a value (`_is_exponent`) goes into."""
-    for use in value.uses:
-        op = use.owner
-        if op.name in ("math.exp", "math.exp2"):
-            exponents.append(value)
-        elif op.name == "linalg.generic":
-            _follow(op.regions[0].blocks[0].arguments[use.operand_number], exponents, maxima)
-        elif op.name == "linalg.yield":
-            generic = op.operation.block.owner
-            made = generic.results[use.operand_number]
-            if "reduction" in str(generic.attributes["iterator_types"]):
-                maxima.add(made)
+def _followed(value: Any) -> tuple[list[Any], set[Any]]:
+    """What a value (`_is_exponent`) goes into: exponents, and maxima of rows."""
+    exponents: list[Any] = []
+    maxima: set[Any] = set()
+    seen, pending = {value}, [value]
+    while pending:
+        before = pending.pop()
+        for use in before.uses:
+            op = use.owner
+            if op.name in ("math.exp", "math.exp2"):
+                exponents.append(before)
+                continue
+            if op.name == "linalg.generic":
+                made = op.regions[0].blocks[0].arguments[use.operand_number]
+            elif op.name == "linalg.yield":
+                generic = op.operation.block.owner
+                made = generic.results[use.operand_number]
+                if "reduction" in str(generic.attributes["iterator_types"]):
+                    maxima.add(made)
+                    continue
             else:
-                _follow(made, exponents, maxima)
-        else:
-            _follow(op.results[0], exponents, maxima)
+                made = op.results[0]
+            if made not in seen:
+                seen.add(made)
+                pending.append(made)
+    return exponents, maxima
 
 
 def _is_made_of(reference: Any, maxima: set[Any]) -> bool:

@@ -141,17 +141,18 @@ def _invariant_parts(kernel: TileKernel, body: Term, loops: frozenset[int]) -> l
             node.op in _EXPENSIVE or any(costly[a] for a in node.args)
         )
     parts: list[Term] = []
-    stack = [body]
+    stack, seen = [body], set()
     while stack:
         node = stack.pop()
-        if not costly[node]:
+        if node in seen or not costly[node]:
             continue
+        seen.add(node)
         axes = T.axes_of(node)
         if axes and _extended(kernel, axes) < loops:
             parts.append(node)
         else:
             stack.extend(reversed(node.args))
-    return list(dict.fromkeys(parts))
+    return parts
 
 
 class Bodies:

@@ -14,6 +14,7 @@ from typing import Any
 from neptune_mlir.analysis.tiles import is_inside
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import made_from
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.transforms.tiling.host_plan import HostReader
 
@@ -22,11 +23,7 @@ SOME = 1 << 16  # the extent of a tensor
 
 def depends_on(value: Any, variable: Any, forall: Any) -> bool:
     """Whether a scalar of a tile program depends on a variable of its grid."""
-    if value == variable:
-        return True
-    if isinstance(value.owner, ir.Block) or not is_inside(value, forall):
-        return False
-    return any(depends_on(v, variable, forall) for v in value.owner.operands)
+    return variable in made_from([value], lambda v: is_inside(v, forall))
 
 
 def runs_upwards(forall: Any, variable: Any) -> bool:
