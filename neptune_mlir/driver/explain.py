@@ -35,7 +35,7 @@ from neptune_mlir.dialects.scalars import NoTermForm, region_to_terms
 from neptune_mlir.ir.bindings import ir
 
 _QUIET = ("arith.constant", "tensor.dim", "tensor.empty", "func.return")
-LEVELS = 200  # of a term that text spells out
+LEVELS = 256  # of a term that text spells out
 
 
 @dataclass(frozen=True)
