@@ -97,13 +97,15 @@ def _with_those(found: Programs, there: Programs) -> Programs:
 
 def as_gpus_have(text: str) -> str:
     """The program with exponentials as GPUs have them (numerics.md): those of a difference are
-    powers of 2 whose exponent is rounded, and what is denormal may be 0."""
-    text = re.sub(
-        r"%(\w+)( = arith\.subf [^\n]*\n *)%(\w+) = math\.exp %\1 : f32",
-        r"""%\1\2%log2e_\3 = arith.constant 1.44269502 : f32
+    powers of 2 whose exponent is rounded where there are floats of 16 bits, and what is denormal
+    may be 0."""
+    if re.search(r"\bb?f16\b", text):
+        text = re.sub(
+            r"%(\w+)( = arith\.subf [^\n]*\n *)%(\w+) = math\.exp %\1 : f32",
+            r"""%\1\2%log2e_\3 = arith.constant 1.44269502 : f32
     %power_\3 = arith.mulf %\1, %log2e_\3 : f32
     %\3 = math.exp2 %power_\3 : f32""", text,
-    )  # fmt: skip
+        )  # fmt: skip
     return re.sub(
         r"(%\w+) = (math\.exp2?) (%\w+) : f32",
         lambda m: flushed(m[1], m[2], m[3], f"%flushed_{m[1][1:]}"), text,
