@@ -23,13 +23,13 @@ from onnx import (
     version_converter,
 )
 
+from neptune_mlir.driver.limits import PAIRS
 from neptune_mlir.driver.onnx_folding import folded
 from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
 from neptune_mlir.errors import InputError
 
 RUNTIME = "com.microsoft"  # ONNX Runtime's own operators
 OLDEST = 13  # the operator set from which axes mean what they mean now (Softmax)
-PAIRS = 1 << 16  # of elements and updates of a row that a scatter compares
 _DEFINITIONS = ("function", "context_dependent_function")
 _WIDE = {TensorProto.FLOAT16, TensorProto.BFLOAT16}  # norms are computed in float32
 
@@ -179,15 +179,23 @@ class _Nodes:
         lengths = {self.lengths.get(name, {axis: ""})[axis] for name in names}
         return len(known) == 1 and (None not in known or (len(lengths) == 1 and "" not in lengths))
 
-    def reduced(self, kind: str, name: str, axis: int, keep: bool = False) -> str:
-        """`kind`: Sum, Mean, Max or Min."""
-        if self.version < 18 and kind != "Sum":
-            return self.op(f"Reduce{kind}", name, axes=[axis], keepdims=int(keep))
-        return self.op(f"Reduce{kind}", name, self.constant([axis]), keepdims=int(keep))
+    def reduced(
+        self, kind: str, name: str, axes: Sequence[int] | str | None, keep: bool = False
+    ) -> str:
+        """`kind`: Sum, Mean, Max or Min. `axes`: see `listed`."""
+        if self.version < 18 and kind != "Sum" and axes is not None and not isinstance(axes, str):
+            return self.op(f"Reduce{kind}", name, axes=[*axes], keepdims=int(keep))
+        return self.op(f"Reduce{kind}", name, *self.listed(axes), keepdims=int(keep))
+
+    def listed(self, axes: Sequence[int] | str | None) -> list[str]:
+        """The operand that names axes: of numbers, or of a value that has them. None for all."""
+        if axes is None:
+            return []
+        return [axes if isinstance(axes, str) else self.constant([*axes])]
 
     def mean(self, name: str) -> str:
         """Along the last axis, which stays."""
-        return self.reduced("Mean", name, -1, keep=True)
+        return self.reduced("Mean", name, [-1], keep=True)
 
     def part(self, name: str, first: int, stop: int) -> str:
         """Elements along the last axis."""
@@ -510,16 +518,13 @@ def _log_sum_exp(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     a = _attributes(node)
     if x not in w.types or (a.get("noop_with_empty_axes") and not listed):
         return None
-    axes = listed or ([w.constant(a["axes"])] if "axes" in a else [])
-    if w.version < 18:
-        top = w.op("ReduceMax", x, **{n: v for n, v in a.items() if n == "axes"}, keepdims=1)
-    else:
-        top = w.op("ReduceMax", x, *axes, keepdims=1)
+    axes = listed[0] if listed else a.get("axes")
+    top = w.reduced("Max", x, axes, keep=True)
     infinite = w.op("Equal", w.op("Abs", top), w.number(np.inf, x))
     top = w.op("Where", infinite, w.number(0, x), top)
-    keep = a.get("keepdims", 1)
-    total = w.op("ReduceSum", w.op("Exp", w.op("Sub", x, top)), *axes, keepdims=keep)
-    return [w.op("Add", w.op("Log", total), top if keep else w.op("Squeeze", top, *axes))]
+    keep = bool(a.get("keepdims", 1))
+    total = w.reduced("Sum", w.op("Exp", w.op("Sub", x, top)), axes, keep)
+    return [w.op("Add", w.op("Log", total), top if keep else w.op("Squeeze", top, *w.listed(axes)))]
 
 
 # ---- scatters ------------------------------------------------------------------------------------
@@ -554,10 +559,10 @@ def _scatter(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     given = w.op("Where", hit, w.op("Unsqueeze", updates, here), w.number(neutral, data))
     if reduction != "none":
         whole, join = _JOINED[reduction]
-        return [w.op(join, data, w.reduced(whole, given, axis + 1))]
-    hits = w.reduced("Sum", w.op("Cast", hit, to=TensorProto.INT64), axis + 1)
+        return [w.op(join, data, w.reduced(whole, given, [axis + 1]))]
+    hits = w.reduced("Sum", w.op("Cast", hit, to=TensorProto.INT64), [axis + 1])
     some = w.op("Greater", hits, w.constant(0))
-    return [w.op("Where", some, w.reduced("Sum", given, axis + 1), data)]
+    return [w.op("Where", some, w.reduced("Sum", given, [axis + 1]), data)]
 
 
 # ---- recurrent networks --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from neptune_mlir.driver.limits import PAIRS
 from neptune_mlir.driver.stablehlo_bodies import (
     NoForm,
     element_of,
@@ -36,7 +37,6 @@ from neptune_mlir.driver.stablehlo_ops import (
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.bindings import module as bindings_module
 
-PAIRS = 1 << 16  # of slices and updates that are compared: each target has these in parallel
 _NEUTRAL = {"add": 0.0, "maximum": -math.inf, "minimum": math.inf}
 
 

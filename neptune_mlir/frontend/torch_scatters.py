@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-PAIRS = 1 << 16  # of elements and updates of a row that a scatter compares
+from neptune_mlir.driver.limits import PAIRS
+
 _REDUCED = {"add": "sum", "multiply": "prod"}  # as `scatter` calls them
 
 
