@@ -350,21 +350,23 @@ def strided_slice_parts(op: Any) -> tuple[tuple[Any, ...], ...]:
 def _kept(sizes: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Which dimensions a rank-reducing slice keeps: those of size 1 go, leftmost first, as long
     as what stays has the tile's shape."""
-
-    def kept(d: int, k: int) -> tuple[int, ...] | None:
-        """Of dimensions from `d` on, for those of the tile from `k` on."""
-        if d == len(sizes):
-            return () if k == len(shape) else None
-        size = sizes[d]
-        rest = kept(d + 1, k) if isinstance(size, int) and size == 1 else None
-        if rest is not None or k == len(shape) or (isinstance(size, int) and size != shape[k]):
-            return rest
-        rest = kept(d + 1, k + 1)
-        return None if rest is None else (d, *rest)
-
-    found = kept(0, 0)
+    found = _kept_from(0, sizes, shape)
     assert found is not None
     return found
+
+
+def _kept_from(
+    d: int, sizes: tuple[Any, ...], shape: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Of dimensions from `d` on, for the last ones of the tile, which have this shape."""
+    if d == len(sizes):
+        return None if shape else ()
+    size = sizes[d]
+    rest = _kept_from(d + 1, sizes, shape) if isinstance(size, int) and size == 1 else None
+    if rest is not None or not shape or (isinstance(size, int) and size != shape[0]):
+        return rest
+    rest = _kept_from(d + 1, sizes, shape[1:])
+    return None if rest is None else (d, *rest)
 
 
 def is_view(value: Any, forall: Any) -> bool:

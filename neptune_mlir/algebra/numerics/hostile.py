@@ -99,6 +99,7 @@ def _integral(form: Form) -> Form:
     return lambda generator, shape: np.asarray(form(generator, shape), np.int64)
 
 
+@functools.lru_cache(maxsize=64)  # nobody may write to it: it is a view of fewer numbers
 def _line(shape: Shape, axis: int = -1) -> Array:
     """Positions along a dimension from 0 to almost 1, to compare with."""
     axis %= len(shape)

@@ -246,34 +246,34 @@ class Digits:
     ) -> Term:
         """`body` with each digit replaced by the (finest pieces of the) parts it maps to."""
 
-        def renamed(access: Access) -> Access:
-            return Access(
-                access.key,
-                tuple(tuple(q for p in dim for q in parts_of(p)) for dim in access.dims),
-            )
-
-        def parts_of(part: Part) -> tuple[Part, ...]:
-            if isinstance(part, Fixed):
-                return (part,)
-            if isinstance(part, Looked):
-                return (Looked(renamed(part.access), part.dtype, part.extent),)
-            found: list[Part] = []
-            for piece in self.pieces((part,)):
-                for target in table.get(piece, (piece,)):
-                    if not isinstance(target, int):
-                        found.append(target)
-                    else:
-                        found.extend(self.pieces((target,)))
-            return tuple(found)
-
         def rule(node: Term) -> Term | None:
             if node.op == "index":
-                return self.number(parts_of(node.attr), size_term)
+                return self.number(self._parts_of(node.attr, table), size_term)
             if node.op == "read":
-                return read(renamed(node.attr), node.dtype)
+                return read(self._renamed(node.attr, table), node.dtype)
             return None
 
         return T.rewrite(body, rule)
+
+    # (No closures that call each other: such a cycle stays until Python looks for garbage.)
+
+    def _renamed(self, access: Access, table: dict[int, tuple[Part, ...]]) -> Access:
+        dims = (tuple(q for p in dim for q in self._parts_of(p, table)) for dim in access.dims)
+        return Access(access.key, tuple(dims))
+
+    def _parts_of(self, part: Part, table: dict[int, tuple[Part, ...]]) -> tuple[Part, ...]:
+        if isinstance(part, Fixed):
+            return (part,)
+        if isinstance(part, Looked):
+            return (Looked(self._renamed(part.access, table), part.dtype, part.extent),)
+        found: list[Part] = []
+        for piece in self.pieces((part,)):
+            for target in table.get(piece, (piece,)):
+                if not isinstance(target, int):
+                    found.append(target)
+                else:
+                    found.extend(self.pieces((target,)))
+        return tuple(found)
 
     def number(self, parts: Sequence[Part], size_term: Callable[[Size], Term]) -> Term:
         """The value of a row-major number as a term."""
