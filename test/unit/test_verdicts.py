@@ -10,7 +10,8 @@ import pytest
 from neptune_mlir.algebra.numerics import accept as acceptance
 from neptune_mlir.algebra.numerics import alike, whole
 from neptune_mlir.algebra.numerics.accept import accept
-from neptune_mlir.algebra.numerics.whole import NestStep, StreamStep, WholeProgram, wrong_values
+from neptune_mlir.algebra.numerics.steps import NestStep, StreamStep
+from neptune_mlir.algebra.numerics.whole import WholeProgram, wrong_values
 from neptune_mlir.algebra.solver import solve_chain
 from neptune_mlir.algebra.terms import ref as ref_to
 from neptune_mlir.driver import verdicts

@@ -11,7 +11,6 @@ results, by row, with the inputs and the bound that `neptune run --check=hostile
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.chain import Solution
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32
 from neptune_mlir.algebra.numerics.at_once import (
@@ -32,25 +30,13 @@ from neptune_mlir.algebra.numerics.at_once import (
     stacked,
     worst_of,
 )
-from neptune_mlir.algebra.numerics.evaluation import (
-    Array,
-    Domain,
-    evaluate,
-    fold,
-    fused,
-    overflown,
-)
+from neptune_mlir.algebra.numerics.evaluation import Array, Domain
 from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.judge import Programs, judge_each
-from neptune_mlir.algebra.numerics.kept import (
-    Kept,
-    added_in_pairs,
-    is_row,
-    one_by_one,
-    with_digits,
-)
-from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, SIGNS, block_of, way_of
+from neptune_mlir.algebra.numerics.kept import Kept
+from neptune_mlir.algebra.numerics.orders import SIGNS
 from neptune_mlir.algebra.numerics.remembered import remembered
+from neptune_mlir.algebra.numerics.steps import IN_ORDER, NestStep, Step
 from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
@@ -62,7 +48,6 @@ PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
 LONGER = {1: 1.0, 2: 8.0, 3: 64.0}  # by chunks
 NEAR_ENDS = (4, 2), 2.0**50  # a plan for inputs that hold larger numbers than this
 STEPS = 6  # of a program; of one with more of them, fewer rows, for each takes as much longer
-IN_ORDER = 0  # elements are added one by one; instead of chunks, the number of an order (`orders`)
 ONE_STEP = (1 << 20, 1)  # whatever the order is
 SEED = 11
 RUNS = 64  # of one input, where rounding decides
@@ -82,92 +67,6 @@ CANCELLING = (
     "all floats: moves down at once (columns)",
 )  # fmt: skip
 LEFT, TURNS = (2.0, 6.0), 3
-IN_PAIRS = 8  # NumPy adds rows that are shorter from their start, however they lie
-
-
-@dataclass(frozen=True)
-class NestStep:
-    """A map, or a reduction over the axes that its result lacks."""
-
-    key: str
-    combiner: str | None
-    body: Term
-    extents: tuple[int, ...]
-    axes: tuple[int, ...]  # of the result
-
-    @property
-    def content(self) -> Any:
-        """All that its values depend on, beside what it reads."""
-        return self
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        return (self.key,)
-
-    @property
-    def tensors(self) -> set[str]:
-        return {n.attr for n in leaves(self.body, "read")}
-
-    def run(self, domain: Domain, plan: tuple[int, int]) -> dict[str, Array]:
-        value = evaluate(self.body, domain, {})
-        folded = [k for k in range(len(self.extents)) if k not in self.axes]
-        if folded and self.combiner == "add" and plan[0] == IN_ORDER:
-            value = _added_in_order(
-                value, domain, folded, plan[1], zlib.crc32(self.key.encode()) % 97
-            )
-        elif folded and self.combiner is not None:
-            lengths = [n for k, n in enumerate(self.extents) if k in folded and n > 1]
-            short = self.combiner == "add" and len(lengths) <= 1 and sum(lengths) < IN_PAIRS
-            if folded[-1] == len(self.extents) - 1 and not short:  # in pairs, as they lie
-                last = len(self.extents)
-                alone = self.combiner == "add" and lengths == [value.shape[last]]
-                if alone and is_row(value, last):
-                    value = overflown(added_in_pairs(value, last), domain)
-                    return {self.key: _laid_out(value, domain, self.axes)}
-                value = np.ascontiguousarray(value)
-            value = fold(self.combiner, value, domain, folded, self.extents[folded[0]], folded[0])
-        return {self.key: _laid_out(value, domain, self.axes)}
-
-
-@dataclass(frozen=True)
-class StreamStep:
-    """A fused loop; its outputs are terms over `ref` of its reductions, with their axes."""
-
-    solution: Solution
-    axis: int
-    extents: tuple[int, ...]
-    outputs: tuple[tuple[str, Term, tuple[int, ...]], ...]
-
-    @property
-    def content(self) -> Any:
-        """All that its values depend on, beside what it reads: no proofs, nor how it was found."""
-        repairs = [r.correction for r in self.solution.running]
-        running = (
-            [replace(r, correction=None) for r in self.solution.running],
-            [c and (c.h, c.references) for c in repairs],
-        )
-        return "stream", running, self.solution.finals, self.axis, self.extents, self.outputs
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        return tuple(key for key, _, _ in self.outputs)
-
-    @property
-    def tensors(self) -> set[str]:
-        terms = [r.body for r in self.solution.running]
-        terms += [r.correction.h for r in self.solution.running if r.correction]
-        terms += [*self.solution.finals.values(), *(t for _, t, _ in self.outputs)]
-        return {n.attr for t in terms for n in leaves(t, "read")}
-
-    def run(self, domain: Domain, plan: tuple[int, int]) -> dict[str, Array]:
-        finals = fused(self.solution, self.axis, domain, *plan)
-        return {
-            key: _laid_out(evaluate(term, domain, finals), domain, axes)
-            for key, term, axes in self.outputs
-        }
-
-
-Step = NestStep | StreamStep
 
 
 @dataclass(frozen=True)
@@ -215,45 +114,6 @@ def cancellations(steps: Sequence[Step], inputs: Collection[str]) -> list[Cancel
                     sign = -1.0 if n.op == "add" else 1.0
                     found[read, other] = Cancellation(read.attr, probe, axes, sign)
     return list(found.values())
-
-
-def _added_in_order(
-    value: Array, domain: Domain, folded: Sequence[int], order: int, number: int
-) -> Array:
-    """A sum over some axes, one element after the other, as the unfused program has it.
-
-    `order`, and the `number` of the sum: see `orders`."""
-    (start, back), block = way_of(number, order), block_of(order)
-    places = [1 + k for k in folded]
-    shape = [domain.extents[k - 1] if k in places else n for k, n in enumerate(value.shape)]
-    value = np.moveaxis(np.broadcast_to(value, shape), places, range(-len(places), 0))
-    value = value.reshape(*value.shape[: -len(places)], -1)
-    value = np.roll(value, -(value.shape[-1] * start // PARTS), axis=-1) if start else value
-    value = value[..., ::-1] if back else value
-    if order == SIGNS or (order == HALVES and value.shape[-1] > 1):
-        parts = value[..., ::2], value[..., 1::2]
-        parts = (np.maximum(value, 0), np.minimum(value, 0)) if order == SIGNS else parts
-        first, second = (one_by_one(part, domain.digits) for part in parts)
-        total = first + second
-        total = with_digits(total, domain.digits) if domain.digits else total
-        return overflown(np.expand_dims(total, places), domain)
-    if block > 1:
-        value = np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, -value.shape[-1] % block)])
-        value = value.reshape(*value.shape[:-1], -1, block)
-        value = one_by_one(value, domain.digits)
-    return overflown(np.expand_dims(one_by_one(value, domain.digits), places), domain)
-
-
-def _laid_out(value: Array, domain: Domain, axes: Sequence[int]) -> Array:
-    """A value over the axes of a domain as a tensor with some of them for dimensions."""
-    shape = [1 + a for a in axes]
-    sizes = [domain.extents[a] for a in axes]
-    whole = list(value.shape)
-    for place, size in zip(shape, sizes, strict=True):
-        whole[place] = size
-    rest = [k for k in range(1, len(whole)) if k not in shape]
-    value = np.broadcast_to(value, whole).transpose(0, *shape, *rest)
-    return value.reshape(value.shape[0], *sizes)
 
 
 @dataclass

@@ -19,14 +19,9 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.numerics.accept import SHORT
 from neptune_mlir.algebra.numerics.alike import digest
 from neptune_mlir.algebra.numerics.floats import EPSILON
+from neptune_mlir.algebra.numerics.steps import NestStep, Step, StreamStep
 from neptune_mlir.algebra.numerics.stress import positions
-from neptune_mlir.algebra.numerics.whole import (
-    NestStep,
-    Step,
-    StreamStep,
-    WholeProgram,
-    wrong_values,
-)
+from neptune_mlir.algebra.numerics.whole import WholeProgram, wrong_values
 from neptune_mlir.analysis.moved import leaves_to, moved
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram
 from neptune_mlir.ir.bindings import ir

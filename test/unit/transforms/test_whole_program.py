@@ -21,7 +21,8 @@ from neptune_mlir.algebra.numerics.at_once import (
 )
 from neptune_mlir.algebra.numerics.evaluation import Domain
 from neptune_mlir.algebra.numerics.orders import HALVES, SIGNS
-from neptune_mlir.algebra.numerics.whole import NestStep, WholeProgram, wrong_values
+from neptune_mlir.algebra.numerics.steps import IN_ORDER, NestStep
+from neptune_mlir.algebra.numerics.whole import WholeProgram, wrong_values
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
@@ -366,7 +367,7 @@ def test_sums_overflow_as_in_longer_rows():
     step, data = sum_of(read), {"x": np.full((1, 4, 24), 1e36)}
     for longer, lost in ((1.0, False), (64.0, True)):
         domain = Domain((4, 24), data, {}, np.float32, True, longer=longer)
-        for plan in ((whole.IN_ORDER, 0), (whole.IN_ORDER, HALVES), whole.ONE_STEP):
+        for plan in ((IN_ORDER, 0), (IN_ORDER, HALVES), whole.ONE_STEP):
             assert (np.isinf(step.run(domain, plan)["total"]) == lost).all()
 
 
@@ -384,7 +385,7 @@ def test_sums_in_halves():
     body = T.read("x", T.index(0), T.index(1))
     step = NestStep("total", "add", body, (2, 5), (0,))
     domain = Domain((2, 5), {"x": x[None].astype(float)}, {}, np.float32, True)
-    np.testing.assert_array_equal(step.run(domain, (whole.IN_ORDER, HALVES))["total"], wanted)
+    np.testing.assert_array_equal(step.run(domain, (IN_ORDER, HALVES))["total"], wanted)
 
 
 def test_sums_by_signs():
@@ -399,7 +400,7 @@ def test_sums_by_signs():
     step = NestStep("total", "add", T.read("x", T.index(0), T.index(1)), (3, 5), (0,))
     domain = Domain((3, 5), {"x": x[None]}, {}, np.float32, True)
     with np.errstate(all="ignore"):
-        found = step.run(domain, (whole.IN_ORDER, SIGNS))["total"]
+        found = step.run(domain, (IN_ORDER, SIGNS))["total"]
     np.testing.assert_array_equal(found[0], wanted)
 
 
