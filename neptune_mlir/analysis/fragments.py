@@ -20,8 +20,11 @@ OF_LANE = 4  # elements of a block that a lane has, and as many lanes have a row
 NEIGHBOURS = 2  # elements of a row that are neighbours in memory
 
 
-def is_in_fragments(tensor: Any) -> bool:
-    """Whether a tensor outside of kernels is what a kernel made in fragments."""
+def is_in_fragments(forall: Any, tensor: Any, result: int) -> bool:
+    """Whether a tensor that a kernel takes is in fragments: its result of that number, or (a number
+    below 0) what another kernel has made."""
+    if result >= 0:
+        return result in IN_FRAGMENTS.find(forall, ())
     made = owner(tensor)
     if made is None or made.name != "scf.forall":
         return False

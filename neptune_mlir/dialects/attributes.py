@@ -553,7 +553,7 @@ IN_FRAGMENTS = Attribute(
     "in_fragments", NUMBERS, "scf.forall",
     "results that lie in memory as registers hold accumulators, by number",
     writers=("transforms.hopper.sums_in_fragments",),
-    readers=("analysis.fragments", "codegen.gpu.kernels", "transforms.gpu.layout_stages"),
+    readers=("analysis.fragments", "transforms.gpu.layout_stages"),
 )  # fmt: skip
 STAGE = Attribute(
     "stage", NUMBER, "an op of a pipelined loop",

@@ -53,7 +53,6 @@ from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView, Splat
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
     HELD,
-    IN_FRAGMENTS,
     INTERLEAVED,
     KEEPS,
     LAYOUT,
@@ -171,19 +170,16 @@ class KernelWriter:
     def place_arguments(self, block: Any) -> None:
         given = iter(block.arguments)
         inputs = len(self.signature.tensors) - self.signature.outputs
-        self.results: list[Array] = []
-        in_order = IN_FRAGMENTS.find(self.forall, ())
+        made: list[Array] = []
         for k, tensor in enumerate(self.signature.tensors):
             kind = ir.RankedTensorType(tensor.type)
             pointer = next(given)
             strides = [next(given) for _ in range(max(0, kind.rank - 1))]
             innermost = [self.s.constant(1, self.s.i64)] if kind.rank else []
-            ordered = is_in_fragments(tensor) if k < inputs else k - inputs in in_order
-            array = Array(k, pointer, (*strides, *innermost), str(kind.element_type), ordered)
-            if k < inputs:
-                self.arrays[tensor] = array
-            else:
-                self.results.append(array)
+            ordered = is_in_fragments(self.forall, tensor, k - inputs)
+            made.append(Array(k, pointer, (*strides, *innermost), str(kind.element_type), ordered))
+        self.arrays.update(zip(self.signature.tensors[:inputs], made, strict=False))
+        self.results = made[inputs:]
         for scalar in self.signature.scalars:
             value = next(given)
             if isinstance(scalar.type, ir.IndexType):
