@@ -241,6 +241,33 @@ def test_short_scatters_are_parallel(tmp_path, reduction):
     assert "scf.for" not in text
 
 
+def test_rows_that_are_looked_up_at_places_of_a_reshaped_image(tmp_path):
+    """Nearest rows of a table, as vector quantisation has them: the places are [8], the rows
+    [2, 3, 2, 2], and no kernel looks places up in another shape."""
+    table = f32(5, 3)
+    path = save(
+        tmp_path / "f.onnx",
+        [
+            Node("Transpose", ["x"], ["last"], perm=[0, 2, 3, 1]),
+            Node("Reshape", ["last", "flat"], ["points"]),
+            Node("MatMul", ["points", "columns"], ["near"]),
+            Node("ArgMax", ["near"], ["place"], axis=1, keepdims=0),
+            Node("Gather", ["table", "place"], ["rows"]),
+            Node("Reshape", ["rows", "image"], ["found"]),
+            Node("Transpose", ["found"], ["y"], perm=[0, 3, 1, 2]),
+            Node("Sub", ["y", "x"], ["z"]),
+        ],
+        {"x": [2, 3, 2, 2]}, {"y": [2, 3, 2, 2], "z": [2, 3, 2, 2]},
+        {"table": table, "columns": table.T.copy(), "flat": np.array([8, 3]),
+         "image": np.array([2, 2, 2, 3])},
+    )  # fmt: skip
+    x = f32(2, 3, 2, 2)
+    points = x.transpose(0, 2, 3, 1).reshape(8, 3)
+    rows = table[(points @ table.T).argmax(1)].reshape(2, 2, 2, 3).transpose(0, 3, 1, 2)
+    for got, wanted in zip(neptune_mlir.compile(path)(x), (rows, rows - x), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
 def test_zeros_over_their_norm_are_zeros(tmp_path):
     nodes = [Node("LpNormalization", ["x"], ["y"], axis=0)]
     path = save(tmp_path / "f.onnx", nodes, {"x": [3, 4]}, {"y": [3, 4]}, opset=17)

@@ -106,7 +106,10 @@ class Again:
                 loops.insert(0 if before is None else loops.index(before) + 1, digit)
         body = digits.rename(made.body, table, builder.size_term)
         with builder.values[access.key].owner.location:
-            return builder.build(loops, body, result, made.combiner, together=together)
+            try:
+                return builder.build(loops, body, result, made.combiner, together=together)
+            except NotRaised:  # its positions are looked up in another shape
+                return None
 
     def settle(self) -> None:
         """Who reads a tensor in its first shape all the same gets the second one reshaped.
