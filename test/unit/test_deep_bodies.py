@@ -97,6 +97,25 @@ def test_bodies_are_cut_where_they_are_joined():
         assert bodies and all(depth_of(body) <= MAX_OPS + 8 for body in bodies)
 
 
+def test_a_deep_position_is_cut_too():
+    """No tensor holds what has the type index."""
+    steps = ("arith.addi {a}, %q", "arith.subi {a}, %q", "arith.addi {a}, {a}")
+    order = [0, 2, 1, *[k % 2 for k in range(300)]]
+    lines, value = ["%q = linalg.index 1 : index"], "%q"
+    for k, step in enumerate(order):
+        lines.append(f"%p{k} = {steps[step].format(a=value)} : index")
+        value = f"%p{k}"
+    lines += [f"%i = arith.index_cast {value} : index to i32", "%f = arith.sitofp %i : i32 to f32"]
+    text = text_of(0).replace("    linalg.yield %a", "\n".join(lines) + "\n    linalg.yield %f")
+    expected_row = np.arange(64.0)
+    for step in order:
+        made = (expected_row + np.arange(64), expected_row - np.arange(64), expected_row * 2)
+        expected_row = made[step]
+    weights = np.exp(expected_row - expected_row.max())
+    found = neptune.compile(text)(np.zeros((4, 64), np.float32))
+    np.testing.assert_allclose(found, [weights / weights.sum()] * 4, rtol=1e-5, atol=1e-30)
+
+
 def block_of(length: int) -> str:
     lines = "\n".join(f"  %x{k + 1} = fadd float %x{k}, %x0" for k in range(length))
     return (
