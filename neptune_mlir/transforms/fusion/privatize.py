@@ -27,6 +27,7 @@ from neptune_mlir.analysis.fused_nests import (
     read_live,
 )
 from neptune_mlir.analysis.masks import affine_part
+from neptune_mlir.analysis.paged_reads import read_pages
 from neptune_mlir.analysis.tile_axes import TileAxis, axes_of
 from neptune_mlir.analysis.tiles import element_bytes
 from neptune_mlir.dialects import neptune as N
@@ -63,6 +64,8 @@ CANDIDATES = 8
 PAIR = 2  # programs of a multiprocessor that hide each other's waits
 FEW_CHUNKS = 8  # that leave enough rows to keep a chip busy with their join
 JOINED = 4  # tiles of a stream, in whose time a kernel that joins chunks is launched and done
+LOOKED_UP = 2  # times as many programs, of streams each row of which waits for a table
+AT_WORK = 4  # tiles that each of these chunks has at least
 PARTIAL = 4  # bytes of an element of a chunk's results
 AROUND = 2  # tiles of a stream, in whose time a program loads its rows and stores its results
 MORE_ROOM = 3  # programs of a multiprocessor, from which on one chunk more may have its places
@@ -121,8 +124,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
     beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say
     how long streams are, and more than one is, chunks are small too: the longest is not one
-    program's. Of one such stream there are ALONE times as many, as long as each has LONG_CHUNK
-    tiles and they are joined by a kernel for so few.
+    program's. Of one there are ALONE times as many, of LONG_CHUNK tiles and with a small join.
 
     Where PAIR programs of a multiprocessor keep memory busy, one chunk more is taken where all have
     a place and are done sooner; of small tiles, of which more programs do, up to twice as many.
@@ -147,7 +149,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     asked: Index = programs
     if each and not (ix.is_static(tiles) and ix.is_static(grid)):
         asked = ix.scale(_multiprocessors(), each)
-    few = _easily_joined(tiles, ix.minimum(tiles, _in_places(asked, some, each, rows)))
+    few = _in_places(asked, some, each, tiles, rows, _looks_rows_up(nests, stream.axis.value))
     long = ix.floordiv(tiles, LONG_CHUNK)
     many = ix.minimum(long, ix.floordiv(ix.scale(asked, 8), some))
     small: Index | None = None
@@ -169,13 +171,18 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
 
 
-def _in_places(asked: Index, grid: Index, each: int, rows: bool) -> Index:
-    """So many chunks that a grid has about the programs that are asked for."""
+def _in_places(
+    asked: Index, grid: Index, each: int, tiles: Index, rows: bool, looked_up: bool
+) -> Index:
+    """So many chunks that a grid has about the programs that are asked for, or where PAIR programs
+    of a multiprocessor wait for tables as well, LOOKED_UP times as many."""
     few = ix.floordiv(asked, grid)
     if each > PAIR and not rows:  # a join of more than FEW_CHUNKS is worth it for so many programs
         pair = ix.floordiv(ix.scale(_multiprocessors(), PAIR), grid)
         few = ix.maximum(ix.minimum(few, FEW_CHUNKS), pair)
-    return few
+    if looked_up and each == PAIR:
+        few = ix.maximum(few, ix.minimum(ix.scale(few, LOOKED_UP), ix.floordiv(tiles, AT_WORK)))
+    return _easily_joined(tiles, ix.minimum(tiles, few))
 
 
 def _easily_joined(tiles: Index, count: Index) -> Index:
@@ -185,6 +192,12 @@ def _easily_joined(tiles: Index, count: Index) -> Index:
     most = max(SMALL_JOINS)
     now = ix.minimum(ix.floordiv(last, ix.maximum(1, count)), LONG_CHUNK - 2)
     return ix.minimum(count, ix.where_less(now, ix.floordiv(last, most), MOST_OF_ROWS, most))
+
+
+def _looks_rows_up(nests: Sequence[FusedNest], axis: int) -> bool:
+    """Whether each row of a stream stands where a table says."""
+    pages = (read_pages(read, axis) for nest in nests for read in nest.reads)
+    return any(found is not None and found.size == 1 for found in pages)
 
 
 def _grid_of(

@@ -376,6 +376,17 @@ def test_chunks_are_as_few_as_a_small_join_takes_where_none_gets_longer():
     assert chunks(1, 128, heads=4) == 64  # of a tile each
 
 
+def test_programs_that_look_each_row_up_are_twice_as_many():
+    """They wait for tables: with chunks of 4 tiles at least, 5 to 7% less time on an H100, and 14%
+    at 16 sequences of 1024 keys on an H200."""
+    *_, chunks = counted(ops.paged_attention(head_dim=64, page_size=1, dtype="f16"))
+    assert chunks(16, 1024, heads=8) == 4  # 2, with pages of 16
+    assert chunks(4, 4096, heads=8) == 16
+    assert chunks(1, 32768, heads=8) == 66
+    assert chunks(1, 4096, heads=8) == 32  # of 4 tiles
+    assert chunks(16, 256, heads=8) == 2
+
+
 def test_calls_whose_stream_has_one_chunk_have_no_join():
     program = ops.paged_attention(head_dim=64, page_size=16, dtype="f16")
     raised, base, plan, chunks = counted(program)
