@@ -10,7 +10,6 @@ ones are under way (`neptune.stages` buffers).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -47,7 +46,7 @@ from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.meeting import Meeting
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
-from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
+from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars, on_one_die
 from neptune_mlir.codegen.gpu.sums import add_slice
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView, Splat, Tile
 from neptune_mlir.dialects.attributes import (
@@ -209,19 +208,9 @@ class KernelWriter:
         number = self.s.op("gpu.block_id", [], self.s.index, dimension=dimension)
         dies = self.target.dies
         if dies > 1 and self.bounds and tuned(self.forall, "near", 1):
-            number = self._on_one_die(number, dies)
+            number = on_one_die(self.s, number, self.bounds, dies)
         self.place_program(number)
         self.place_results()
-
-    def _on_one_die(self, number: Any, dies: int) -> Any:
-        """The number of a program, so that those of one die are neighbours: what they share, keys
-        and values of a head, say, then comes to one cache. Blocks go to the dies in turns: die d
-        has the blocks d, d + `dies`, and so on, and here the d-th section of the programs."""
-        s = self.s
-        programs = functools.reduce(lambda a, b: s.op("arith.muli", [a, b], s.index), self.bounds)
-        each, rest = s.div(programs, dies), s.mod(programs, dies)
-        die, place = s.mod(number, dies), s.div(number, dies)
-        return s.value(s.add(s.add(s.mul(die, each), s.minimum(die, rest)), place))
 
     def place_results(self) -> None:
         for argument, array in zip(

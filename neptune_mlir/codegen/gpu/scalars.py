@@ -33,6 +33,7 @@ Rewrites, all of them properties of the operators:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -550,3 +551,13 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "math.exp": exact_exponential, "math.tanh": tanh, "arith.divf": _divide,
     "arith.mulf": _multiply,
 }  # fmt: skip
+
+
+def on_one_die(s: Scalars, number: Any, bounds: Sequence[Any], dies: int) -> Any:
+    """The number of a program in a grid, so that those of one die are neighbours: what they share,
+    keys and values of a head, say, then comes to one cache. Blocks go to the dies in turns: die d
+    has the blocks d, d + `dies`, and so on, and here the d-th section of the programs."""
+    programs = functools.reduce(lambda a, b: s.op("arith.muli", [a, b], s.index), bounds)
+    each, rest = s.div(programs, dies), s.mod(programs, dies)
+    die, place = s.mod(number, dies), s.div(number, dies)
+    return s.value(s.add(s.add(s.mul(die, each), s.minimum(die, rest)), place))
