@@ -55,6 +55,7 @@ from neptune_mlir.runtime.plan import Expression, Launch, Plan
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.product_tiles import Product, ProductTile
 from neptune_mlir.transforms.schedule.cut_rows import cut_streams
+from neptune_mlir.transforms.schedule.row_tiles import is_read_again
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 from neptune_mlir.transforms.schedule.tile_room import BYTES
 from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
@@ -70,9 +71,9 @@ ALIGNED = "aligned:1"
 PLAIN_TILES = "cut:0"  # of rows, wherever parts of these begin
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
 NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
-# Rows without products are cut from LONG_ROW elements on, where they are no more than half of
-# the multiprocessors: a program for each would leave the rest idle for 7 microseconds and more.
-LONG_ROW, FEW_PROGRAMS = 1 << 15, 2
+# Rows without products are cut from LONG_ROW elements on, where they are no more than half of the
+# multiprocessors, or three times as many if read again: programs of whole rows end far apart.
+LONG_ROW, FEW_PROGRAMS, FEW_AGAIN = 1 << 15, 2, 3
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
@@ -271,7 +272,9 @@ def long_rows(module: Any) -> tuple[Case, ...]:
     before = [op for op in kernels if isinstance(op, N.ReduceOp)]
     if rows is None or kernels != [*before, stream] or any(map(streams_products, before)):
         return ()
-    few = ["le", ["mul", FEW_PROGRAMS, rows], ["multiprocessors"]]
+    again = is_read_again(nests_of(stream, Values()), stream.axis.value)
+    less, more = (1, FEW_AGAIN) if again else (FEW_PROGRAMS, 1)
+    few = ["le", ["mul", less, rows], ["mul", more, ["multiprocessors"]]]
     rule = ["and", ["le", LONG_ROW, length], few]
     return (Case("columns:64", rule, schedule="private", exact=True),)
 

@@ -150,12 +150,14 @@ def simulated_programs(run, launch, rows, cols):
     return math.prod(evaluate(e, shapes, [], MULTIPROCESSORS) for e in launch.grid)
 
 
-def test_which_calls_have_few_and_long_rows():
-    program, found = lowered("softmax")
-    raised = RaisedProgram(program.to_mlir(), "softmax")
+@pytest.mark.parametrize(("name", "most"), [("softmax", 3 * 132), ("logsumexp", 66)])
+def test_which_calls_have_few_and_long_rows(name, most):
+    """More of those that are read again."""
+    program, found = lowered(name)
+    raised = RaisedProgram(program.to_mlir(), name)
     cases = [case for case, _ in raised.variants(found[""], "", "sm_90a") if case.exact]
     assert [case.knob for case in cases] == [CUT]
-    for shape, taken in (((1, 10**6), True), ((66, 1 << 15), True), ((67, 1 << 15), False),
+    for shape, taken in (((1, 10**6), True), ((most, 1 << 15), True), ((most + 1, 1 << 15), False),
                          ((1, (1 << 15) - 1), False)):  # fmt: skip
         assert bool(evaluate(cases[0].condition, [shape], [], MULTIPROCESSORS)) == taken
     assert CUT in lowered("layer_norm", dtype="bf16")[1]
