@@ -109,7 +109,9 @@ def ways(target: str) -> tuple[Way, ...]:
         Step("specialize-warps"),
     )  # fmt: skip
     groups = Way(CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups")
-    cut = (groups, *cut, SPARE.within(shared))
+    # of two groups, that wait for memory: with one, and in chunks, a third slot was slower
+    pairs = replace(groups.bound("streamed", "waits:1"), least=128)
+    cut = (replace(groups, most=64), pairs, *cut, SPARE.within(shared))
     portable = tuple(replace(way, cut=cut) for way in portable)
     specialised = {**whole, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"

@@ -104,14 +104,14 @@ WAITING_STREAM = 32  # such elements of their tiles, along the stream
 
 def ring_slots(limit: int, once: int, streamed: int, late: int = 0) -> int:
     """Slots of the rings of a loop: SLOTS where shared memory has room, or STAGES; LATE_SLOTS where
-    two products read a tile and there is room beside the least for all else. Where nothing is
-    loaded outside of loops, as many as there is room for, up to MOST_SLOTS.
+    two products read a tile, or memory is waited for, and there is room beside the least for all
+    else. Where nothing is loaded outside of loops, as many as there is room for, up to MOST_SLOTS.
 
     Args:
         limit: bytes of shared memory that the block can have.
         once: bytes of what is loaded outside of loops, which has two slots.
         streamed: bytes of what an iteration loads.
-        late: bytes that results and barriers take at least; 0 where each tile has one product.
+        late: bytes that all else takes at least; 0 where two slots do.
     """
     room = (limit - 2 * once - RESULT_BYTES) // streamed
     if room >= SLOTS:

@@ -60,7 +60,8 @@ def stages_of(forall: Any, target: GpuTarget, loops: Sequence[Any], rows: int, a
         limit -= exchanged_bytes(forall)
     if CONSUMERS.on(forall) and most and not stages:
         results = WARPS.find(forall, 0) * STAGED + RESERVED_BYTES
-        late = results if any(map(_is_shared, loops)) else 0
+        late = RESERVED_BYTES if tuned(forall, "waits", 0) else 0
+        late = results if any(map(_is_shared, loops)) else late
         stages = resources.ring_slots(limit, once, most, late)
     if not stages:
         waits = most and 0 < rows <= resources.ROWS

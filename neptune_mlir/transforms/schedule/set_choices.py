@@ -23,7 +23,7 @@ MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
     "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1, "beside": 7,
-    "looks": 1,
+    "looks": 1, "waits": 1,
 }  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def set_choices(
     boxed: int = -1, narrow: int = -1, slots: int = -1, warps: int = -1, blocks: int = -1,
     interleave: int = -1, priority: int = -1, near: int = -1, ahead: int = -1,
     early: int = -1, late: int = -1, lefts: int = -1, cut: int = -1,
-    beside: int = -1, looks: int = -1,
+    beside: int = -1, looks: int = -1, waits: int = -1,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -61,13 +61,15 @@ def set_choices(
             others can be between the elements of arithmetic (`pipeline-loops`); 0: all.
         cut: 1 if tiles of rows may begin where data say (`cut-rows`).
         looks: 1 if kernels find which tiles masks made of data leave (`skip-dead-tiles`).
+        waits: 1 if memory is what warp groups wait for: a third slot of what they stream comes
+            before a second one of what a program loads once.
     """
     given = {
         "keeps": keeps, "turns": turns, "skew": skew, "resident": resident, "boxed": boxed,
         "narrow": narrow, "slots": slots, "warps": warps, "blocks": blocks,
         "interleave": interleave, "priority": priority, "near": near,
         "ahead": ahead, "early": early, "late": late, "lefts": lefts, "cut": cut,
-        "beside": beside, "looks": looks,
+        "beside": beside, "looks": looks, "waits": waits,
     }  # fmt: skip
     chosen = {name: number for name, number in given.items() if number != -1}
     for name, number in chosen.items():

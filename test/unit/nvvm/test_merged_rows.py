@@ -4,14 +4,17 @@ with tiles of all sizes, whether or not warps are specialised."""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import numpy as np
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines import common, nvvm, runner
 from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.targets.nvidia import nvidia
+from neptune_mlir.transforms import registry
 from support.chips.run_kernels import Simulated, Variant
 from support.serving_cases import Paged, formula
 
@@ -56,6 +59,7 @@ PROGRAMS = {
     "paged": lambda: ops.paged_attention(
         head_dim=DIM, page_size=16, group=4, q_len=None, dtype="f16"
     ),
+    "heads of 128": lambda: ops.attention(head_dim=128, group=8, causal=True, dtype="f16"),
     "latent": lambda: ops.latent_attention(
         latent_dim=64, rope_dim=16, page_size=16, scale=0.1, q_len=None, dtype="f16"
     ),
@@ -164,3 +168,16 @@ def test_latents(kind):
         both = np.concatenate([q[b], r[b]], -1)
         wanted = formula(both, keys[None], keys[None, :, :64], scale=0.1)[0]
         np.testing.assert_allclose(found[b], wanted, atol=4e-3)
+
+
+def test_what_is_streamed_has_the_room_of_a_second_tile_of_queries():
+    """Few rows wait for memory: three slots of keys and of values, with heads of 128."""
+    found = variants("heads of 128")[128, "streamed"].copy().module
+    with found.context, registry.collect_remarks():
+        steps = nvvm.to_kernels(nvidia("sm_90a"), "")
+        common.run(found, runner.until(steps, "partition-warps"))
+    slots = re.findall(r"aref_create.*tensor<128x128xf16>, (\d) ", str(found))
+    assert slots == ["1", "3", "3"]
+    kernel = kernel_of("heads of 128", (128, "streamed"))
+    q, k, v = f16(1, 8, 5, 128), f16(2, 1, 700, 128)[:1], f16(3, 1, 700, 128)[:1]
+    close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
