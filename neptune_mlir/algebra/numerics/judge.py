@@ -104,12 +104,17 @@ class Programs:
             for k, (value, dtype) in enumerate(zip(arguments, self.arguments, strict=True))
         ]
 
-    def unequal(self, arguments: Sequence[Any]) -> list[Move]:
-        """Arguments by a last place, after which none equal each other any more."""
+    def unequal(self, arguments: Sequence[Any], within: str = "") -> list[Move]:
+        """Arguments by a last place, after which none equal each other any more. `within`: of this
+        type where theirs has fewer digits."""
         return [
-            jitter(value, dtype, -1.0, zeros=k in (self.exponents or ()))
+            jitter(value, self._finer(dtype, within), -1.0, zeros=k in (self.exponents or ()))
             for k, (value, dtype) in enumerate(zip(arguments, self.arguments, strict=True))
         ]
+
+    def _finer(self, dtype: str, within: str) -> str:
+        known = EPSILON.get(dtype, 0.0)
+        return within if within and known > EPSILON[within] else dtype
 
     def each(self, move: Callable[..., Move], arguments: Sequence[Any], *more: Any) -> list[Move]:
         """Every argument in the same way."""
@@ -304,10 +309,16 @@ class _Beside:
         """Inputs that differ in the last places of float64."""
         return self._first[0]
 
-    @property
+    @cached_property
     def apart(self) -> list[list[Any]]:
-        """Inputs of which none equal each other."""
-        return self._first[1]
+        """Inputs of which none equal each other. What f32 makes of equal numbers of 16 bits is noise
+        of its own last place: theirs may leave one weight of a softmax."""
+        programs = self.programs
+        narrow = any(EPSILON.get(d, 0.0) > EPSILON["f32"] for d in programs.arguments)
+        if not narrow or programs.otherwise is None:
+            return self._first[1]
+        finer = programs.unequal(self.arguments, "f32")
+        return [*self._first[1], *moved_together(finer, np.random.default_rng(AGAIN), DRAWS)]
 
     @property
     def moved(self) -> list[list[Any]]:

@@ -97,3 +97,21 @@ def test_a_zero_that_an_exponent_is_made_of_moves_beside_1():
     zeros = np.zeros(50)
     (moved,) = moved_together([jitter(zeros, "f32", -1.0, zeros=True)], np.random.default_rng(0), 1)
     assert 0 < np.abs(moved[0]).max() <= ULP
+
+
+def test_noise_of_equal_16_bit_numbers_has_the_last_place_of_f32():
+    """Of weights that differ by exp(32), one is left, and no variance."""
+    x = np.full((1, 5), 65504.0)
+
+    def variance(x):
+        e = np.exp(x - x.max(1, keepdims=True))
+        p = e / e.sum(1, keepdims=True)
+        d = x - (p * x).sum(1, keepdims=True)
+        return (p * d * d).sum(1)
+
+    noise = lambda x: np.full(1, 1e-6)  # noqa: E731
+    of = programs(noise, lambda x: np.zeros(1), variance, lambda order, x: np.zeros(1))
+    of = replace(of, arguments=("f16",), exponents=frozenset({0}))
+    assert judge(of, [x])[0].ok
+    far = replace(of, fused=lambda values: [np.full(1, 1.0)])
+    assert not judge(far, [x])[0].ok
