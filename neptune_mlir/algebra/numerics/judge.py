@@ -311,8 +311,8 @@ class _Beside:
 
     @cached_property
     def apart(self) -> list[list[Any]]:
-        """Inputs of which none equal each other. What f32 makes of equal numbers of 16 bits is noise
-        of its own last place: theirs may leave one weight of a softmax."""
+        """Inputs of which none equal each other. What f32 makes of equal numbers of 16 bits is
+        noise of its own last place: theirs may leave one weight of a softmax."""
         programs = self.programs
         narrow = any(EPSILON.get(d, 0.0) > EPSILON["f32"] for d in programs.arguments)
         if not narrow or programs.otherwise is None:
