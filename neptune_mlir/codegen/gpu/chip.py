@@ -53,7 +53,7 @@ class Chip:
     brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
     adds = 1  # neighbouring floats in memory that are added to at once
-    meets = False  # whether programs can meet those of another device (`meet`)
+    meets = False  # whether programs can trade with those of another device (`give`, `take`)
     guards = False  # whether single accesses have conditions (`load_guarded`)
 
     def __init__(self, target: GpuTarget):
@@ -114,10 +114,18 @@ class Chip:
         """Write such registers, if what they hold exists; only where the chip `guards`."""
         raise NotImplementedError
 
-    def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
-        """Thread 0 adds 1 to the word at address `other`, of another device, and waits until that
-        at `own` is not 0, from which it takes 1: at most `timeout` milliseconds.
-        (Addresses are i64.)"""
+    def count(self, address: Any) -> Any:
+        """The lower half (i32) of the word at an address (i64) that kernels before this one wrote."""
+        raise NotImplementedError
+
+    def give(self, address: Any, distance: int, values: Sequence[Any], flag: Any) -> None:
+        """Write words, `distance` bytes apart, perhaps into another device's memory: each a value
+        in the lower half and the flag in the upper one (i32), at once."""
+        raise NotImplementedError
+
+    def take(self, address: Any, distance: int, count: int, flag: Any, timeout: Any) -> list[Any]:
+        """The values of `count` such words, each once the flag is there: within `timeout`
+        milliseconds."""
         raise NotImplementedError
 
     def let_next_start(self) -> None:

@@ -92,21 +92,21 @@ class KernelWriter:
         self.early = 0  # registers of tiles that are loaded before anything else is done
         self.is_followed = False  # by a kernel that may start early
         self.waits_first = False  # before it lets that one start
+        self.meeting = Meeting()
 
     # ---- the function
 
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
-        meeting, types = Meeting.of(self), self.argument_types()
+        self.meeting, types = Meeting.of(self), self.argument_types()
         function = gpu.GPUFuncOp(
-            ir.FunctionType.get([*types, *meeting.types], []), self.signature.name, kernel=True,
+            ir.FunctionType.get([*types, *self.meeting.types], []), self.signature.name, kernel=True,
             known_block_size=[self.warps * self.target.wave, 1, 1],
         )  # fmt: skip
         block = function.add_entry_block()
         with self.forall.location, s.scope(block):
             self.place_arguments(block)
             self.threads = Threads(s, self.target.wave, self.warps)
-            meeting.write(self, list(block.arguments)[len(types) :])
             self._program(block)
             self.end()
         self.finish(function.operation)
@@ -119,6 +119,8 @@ class KernelWriter:
         self.memory = Memory(s, self.threads, smem)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.program_position(block)
+        given = len(self.meeting.types)
+        self.meeting.write(self, list(block.arguments)[len(block.arguments) - given :])
         bring_rows(self)
         early = load_early(self)
         for op in self.body.operations:
@@ -380,6 +382,9 @@ class KernelWriter:
         if found is None:
             raise LoweringError("a pad of a computed tile", loc=location_text(op.location))
         array = self.arrays[found.tensor]
+        if value in self.meeting.found:
+            self.tiles[value] = self.meeting.found[value]
+            return
         if not LAYOUT.on(op):
             window = self.window(found)
             self.tiles[value] = Pending(lambda lay: self.memory.load_each(array, window, lay))

@@ -92,17 +92,45 @@ class Nvidia(Chip):
     ) -> None:
         guarded.store(access, size, vector, words)
 
-    def meet(self, own: Any, other: Any, timeout: Any, thread: Any) -> None:
-        # nobody waits for what is added: an answer from the other device takes a microsecond
-        asm(
-            "{\n.reg .pred p;\n.reg .b32 v;\n"
-            "setp.ne.b32 p, $3, 0;\n@p bra MET_${:uid};\n"
-            "red.release.sys.global.add.u32 [$1], 1;\n"
-            + polls("ld.acquire.sys.global.b32 v, [$0];\nsetp.ne.b32 p, v, 0;\n", "$2")
-            + "red.relaxed.sys.global.add.u32 [$0], -1;\n"
-            "MET_${:uid}:\n}",
-            "l,l,r,r,~{memory}", [own, other, timeout, thread],
+    def count(self, address: Any) -> Any:
+        i32 = ir.IntegerType.get_signless(32)
+        return asm("ld.relaxed.sys.global.b32 $0, [$1];", "=r,l,~{memory}", [address], i32)
+
+    def give(self, address: Any, distance: int, values: Sequence[Any], flag: Any) -> None:
+        for k, value in enumerate(values):
+            asm(
+                "{\n.reg .b64 d;\nmov.b64 d, {$1, $2};\n"
+                f"st.relaxed.sys.global.b64 [$0+{k * distance}], d;\n}}",
+                "l,r,r,~{memory}", [address, value, flag],
+            )  # fmt: skip
+
+    def take(self, address: Any, distance: int, count: int, flag: Any, timeout: Any) -> list[Any]:
+        # all words in one loop, so that they are under way together
+        names = [f"d{k}" for k in range(count)]
+        loads = "".join(f"ld.relaxed.sys.global.b64 {d}, [${count}+{k * distance}];\n"
+                        for k, d in enumerate(names))  # fmt: skip
+        flags = "".join(
+            f"mov.b64 {{${k}, f}}, {d};\nxor.b32 f, f, ${count + 1};\nor.b32 g, g, f;\n"
+            for k, d in enumerate(names)
+        )
+        poll = f"{loads}mov.b32 g, 0;\n{flags}setp.eq.b32 p, g, 0;\n"
+        text = (
+            f"{{\n.reg .pred p;\n.reg .b32 f, g;\n.reg .b64 {', '.join(names)};\n"
+            + polls(poll, f"${count + 2}") + "}"
         )  # fmt: skip
+        i32 = ir.IntegerType.get_signless(32)
+        kind = i32 if count == 1 else ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * count)})>")
+        given = ",".join([*["=&r"] * count, "l", "r", "r", "~{memory}"])
+        made = asm(text, given, [address, flag, timeout], kind)
+        if count == 1:
+            return [made]
+        return [
+            ir.Operation.create(
+                "llvm.extractvalue", results=[i32], operands=[made],
+                attributes={"position": ir.DenseI64ArrayAttr.get([k])},
+            ).results[0]
+            for k in range(count)
+        ]  # fmt: skip
 
     def let_next_start(self) -> None:
         asm("griddepcontrol.launch_dependents;", "")

@@ -67,12 +67,13 @@ class JoinBuilder:
         return made
 
     def meeting(self, outputs: Sequence[Output]) -> Program:
-        """The same, whose programs meet those of another device first; the arguments for that are
-        the last ones."""
+        """The same of two parts, whose programs trade them with those of another device first; the
+        arguments for that are the last ones."""
         made = self.program(outputs)
         for name, kind in MEETING.items():
             made.scalar(name, kind)
-        made.meets = tuple(MEETING)
+        parts = [_slot(p.name, k) for p in self.partials.parts for k in range(self.count)]
+        made.meets = (*MEETING, *parts)
         return made
 
     def _behind(self, outputs: Sequence[Output]) -> tuple[list[ReductionStep], list[Output]]:

@@ -15,9 +15,11 @@ from neptune_mlir.runtime.shards.order import LeftOver, Queue, last_lanes, left_
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
-# scalar arguments of a join: addresses of words with which devices meet, own ones and the other
-# device's, and milliseconds; 0: nobody is to be met
-MEETING = {"meet_own": "i64", "meet_other": "i64", "meet_timeout": "i32"}
+# scalar arguments of a join that trades parts with another device (`codegen.gpu.meeting`): addresses
+# of memory for that here and there, which part of two is this device's, and milliseconds
+MEETING = {"meet_own": "i64", "meet_other": "i64", "meet_first": "i32", "meet_timeout": "i32"}
+MET = 2  # parts that such a join has
+TRADE_HEAD, TRADE_WORD = 16, 8  # bytes in front of a program's two slots, and of a word of these
 ALIGNED = 128  # what a number of rows that is chosen is a multiple of
 AT_ONCE = 128  # programs of a kernel that a GPU runs side by side, about
 PARTS = 4  # of data that come in two steps: the last step is one of them

@@ -330,7 +330,6 @@ class CopyGifts:
 FAILING = 1000  # milliseconds that an error may take to reach the host
 _FIRST = 1  # channel of signals; torch's barrier has 0
 _COUNTS = 3  # channel of counts
-WORDS, WORD = 1 << 16, 4  # with which programs meet, one each; bytes
 GROUP, GROUPS = 1 << 23, 8  # least bytes of lanes that are told at once, and how often at most
 
 
@@ -355,11 +354,7 @@ class _Shared:
         import torch.distributed._symmetric_memory as symmetric
 
         self.room = room
-        size = 2 * room + WORDS * WORD
-        self._memory = symmetric.empty(size, dtype=torch.uint8, device=device)
-        self._memory[2 * room :].zero_()
-        if self._memory.is_cuda:  # before anybody writes there
-            torch.cuda.synchronize(device)
+        self._memory = symmetric.empty(2 * room, dtype=torch.uint8, device=device)
         with answering("sharing memory", group):
             self._handle = symmetric.rendezvous(self._memory, group)
         self.rank, self.size = group.rank(), group.size()
@@ -367,10 +362,7 @@ class _Shared:
         self._turn, self._counts = 0, False
         self._forgotten: list[tuple[torch.Tensor, int, int]] = []
         self._capture, self._captured = 0, False
-        options = getattr(group._get_backend(device), "options", None)
-        timeout = getattr(options, "_timeout", dist.default_pg_timeout)
-        whole = int(timeout.total_seconds() * 1000)
-        self.timeout = whole - min(FAILING, whole // 4)
+        self.timeout = timeout_of(group, device)
 
     @classmethod
     def of(cls, group: dist.ProcessGroup, device: torch.device, room: int, use: str) -> _Shared:
@@ -400,14 +392,6 @@ class _Shared:
         """The bytes of this turn in a process's memory."""
         whole: torch.Tensor = self._handle.get_buffer(rank, (2 * self.room,), torch.uint8)
         return whole[self._turn * self.room :][: self.room]
-
-    def meeting(self) -> tuple[int, int, int]:
-        """For kernels whose programs meet those of the other process themselves: addresses of
-        WORDS words here and there, and milliseconds. (`codegen.gpu.meeting`)"""
-        own, other = (self._handle.get_buffer(r, (2 * self.room + WORDS * WORD,), torch.uint8)
-                      for r in (self.rank, 1 - self.rank))  # fmt: skip
-        behind = 2 * self.room
-        return own.data_ptr() + behind, other.data_ptr() + behind, self.timeout
 
     def barrier(self) -> None:
         """Let the current stream wait until all processes' are here."""
@@ -464,6 +448,14 @@ class _Shared:
         self._handle.wait_signal(source, channel=channel, timeout_ms=self.timeout)
 
 
+def timeout_of(group: dist.ProcessGroup, device: torch.device) -> int:
+    """Milliseconds that a wait of a GPU may take."""
+    options = getattr(group._get_backend(device), "options", None)
+    timeout = getattr(options, "_timeout", dist.default_pg_timeout)
+    whole = int(timeout.total_seconds() * 1000)
+    return whole - min(FAILING, whole // 4)
+
+
 def capture_of(device: torch.device) -> int:
     """The number of the graph that captures the current stream; 0: none does."""
     if device.type != "cuda":
@@ -518,12 +510,10 @@ class Gather:
         else:
             self.mine = torch.empty(size, dtype=torch.uint8, device=device)
 
-    def every(self, met: bool = False) -> list[torch.Tensor]:
-        """`met`: whoever reads them waits for them (`_Shared.meeting`)."""
+    def every(self) -> list[torch.Tensor]:
         processes = self.group.size()
         if self.memory is not None:
-            if not met:
-                self.memory.barrier()
+            self.memory.barrier()
             return [self.memory.at(r)[: self.size] for r in range(processes)]
         made = torch.empty(processes, self.size, dtype=torch.uint8, device=self.mine.device)
         with answering("gathering parts", self.group):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,10 +16,10 @@ import torch
 from neptune_mlir.driver.kernel import Kernel, compile
 from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.runtime.shards import ShardPlan
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
-from neptune_mlir.runtime.shards.plan import ALIGNED, MEETING
+from neptune_mlir.runtime.shards.plan import ALIGNED, MEETING, MET
 
 if TYPE_CHECKING:
     from neptune_mlir.frontend.shard import ShardSplit
@@ -106,20 +107,28 @@ class ShardKernels:
         return self._kernel(f"join {axis} {count}")
 
     def meeting(self, axis: str, count: int) -> Kernel | None:
-        """The join whose programs meet those of another device first, if there is one."""
+        """The join whose programs trade parts with those of another device, if there is one."""
         name = f"meet {axis} {count}"
         if name not in self._meeting:
             self._meeting[name] = self._can_meet(axis, count, name)
         return self._kernel(name) if self._meeting[name] else None
 
     def _can_meet(self, axis: str, count: int, name: str) -> bool:
-        if not self.join(axis, count).bundle.facts.get("images"):
-            return False  # on a CPU
+        if count != MET or not self.join(axis, count).bundle.facts.get("images"):
+            return False  # (no images: on a CPU)
         try:
             bundle = self._kernel(name).bundle
         except ToolError:  # a file that has none
             return False
-        return all(_meets(bundle.plan_of(i)) for i in bundle.facts["images"])
+        return len({_traded(bundle.plan_of(i)) for i in bundle.facts["images"]} - {0}) == 1
+
+    def traded(self, kernel: Kernel, shapes: Sequence[Sequence[int]]) -> tuple[int, int]:
+        """Of a join that trades parts of such shapes: how many programs it has, and the words of a
+        slot."""
+        plan = kernel.bundle.plan_of(kernel.bundle.facts["images"][0])
+        scalars: list[None] = [None] * len(plan.arguments)
+        extents = (int(evaluate(e, shapes, scalars, 0)) for e in plan.launches[0].grid)
+        return math.prod(extents), _traded(plan)
 
     def save(self, path: str | Path, joins: Sequence[tuple[str, int]]) -> None:
         """Write the plan, the local kernels and these joins to a file."""
@@ -155,11 +164,12 @@ class ShardKernels:
         return cls(plan, make)
 
 
-def _meets(plan: Plan) -> bool:
-    numbers = {n for n, a in enumerate(plan.arguments) if a.name in MEETING}
-    told = {o[2][1] for launch in plan.launches for o in launch.operands
-            if o[0] == "value" and isinstance(o[2], list) and o[2][0] == "argument"}  # fmt: skip
-    return len(plan.launches) == 1 and numbers <= told
+def _traded(plan: Plan) -> int:
+    """The words of a slot of what a plan's kernel trades; 0: it trades nothing."""
+    numbers = [["argument", n] for n, a in enumerate(plan.arguments) if a.name in MEETING]
+    values = [o[2] for launch in plan.launches for o in launch.operands if o[0] == "value"]
+    told = len(plan.launches) == 1 and all(n in values for n in numbers)
+    return int(values[-1]) if told else 0
 
 
 def call(kernel: Kernel, arguments: Sequence[Any], out: Sequence[torch.Tensor]) -> None:

@@ -21,6 +21,7 @@ from neptune_mlir.errors import ArgumentError, UsageError
 from neptune_mlir.runtime.shards.layout import ShardLayout
 from neptune_mlir.runtime.shards.plan import (
     FEW,
+    MET,
     ChainLink,
     ShardArray,
     ShardPart,
@@ -29,7 +30,6 @@ from neptune_mlir.runtime.shards.plan import (
 )
 from neptune_mlir.torch.distributed.beside import Beside
 from neptune_mlir.torch.distributed.exchange import (
-    WORDS,
     CopyExchange,
     CopyGifts,
     Exchange,
@@ -54,6 +54,7 @@ from neptune_mlir.torch.distributed.pieces import (
     unpacked,
 )
 from neptune_mlir.torch.distributed.together import AUTO, JOIN, TogetherCall
+from neptune_mlir.torch.distributed.trade import LARGEST, TradeMemory, trade_bytes
 
 _SCHEDULES = 64  # that a kernel keeps
 Slots: TypeAlias = Sequence[torch.Tensor] | torch.Tensor  # parts, one after the other
@@ -142,7 +143,7 @@ class ShardCall:
         tensors = [x for x in arguments if isinstance(x, torch.Tensor)]
         self.device = tensors[0].device
         self.copies, self.gathers = kernel.transport == "copy", kernel.gathers
-        self.meeting: tuple[int, ...] = ()  # with what a join meets the other process
+        self.meeting: tuple[int, ...] = ()  # with what a join's programs trade parts
         self._open: list[Open] = []
         if schedule.devices != self.size:
             raise UsageError(f"a layout for {schedule.devices} of {self.size} processes")
@@ -194,29 +195,43 @@ class ShardCall:
         room = max(1, *counts)
         kinds = [((room, *self._shape(p.axes, self.rank)), DTYPES[p.dtype])
                  for p in self.plan.parts]  # fmt: skip
-        packed = Gather(bytes_of(kinds), self.group, self.device, self.copies)
-        mine = unpacked(packed.mine, kinds)
-        self._compute(self.rank, self.arguments, dict(zip(self._names(), mine, strict=True)),
-                      results)  # fmt: skip
-        every = [unpacked(x, kinds) for x in packed.every(self._meets(packed))]
+        if self._trades(kinds):
+            mine = [torch.empty(shape, dtype=d, device=self.device) for shape, d in kinds]
+            self._compute_parts(mine, results)
+            every = [mine] * self.size
+        else:
+            packed = Gather(bytes_of(kinds), self.group, self.device, self.copies)
+            self._compute_parts(unpacked(packed.mine, kinds), results)
+            every = [unpacked(x, kinds) for x in packed.every()]
         return {
             part.name: [x for r, n in enumerate(counts) for x in every[r][k][:n]]
             for k, part in enumerate(self.plan.parts)
         }  # fmt: skip
 
-    def _meets(self, packed: Gather) -> bool:
-        """Whether the join's programs wait for the other process themselves."""
+    def _compute_parts(
+        self, parts: Sequence[torch.Tensor], results: Mapping[str, torch.Tensor]
+    ) -> None:
+        named = by_name(self.plan.parts, parts)
+        self._compute(self.rank, self.arguments, named, results)
+
+    def _trades(self, kinds: Kinds) -> bool:
+        """Whether the join's programs trade parts with those of the other process themselves:
+        each has its own in the place of both, then."""
         (axis,) = self.plan.axes
         stretches, join = self.schedule.stretches(axis, self.rank), self.plan.joins[axis]
-        most = max(math.prod(self._shape(r.axes or (), self.rank)) for r in join.results)
-        alone = len(stretches) == 1 and not stretches[0].missing and stretches[0].count > 0
-        if packed.memory is None or self.size != 2 or most > WORDS or not alone:
+        alone = len(stretches) == 1 and not stretches[0].missing and stretches[0].count == MET
+        if not self.copies or self.size != MET or not alone:
             return False
         if join.arguments:  # which may have to be copied (`call`)
             return False
-        if self.kernels.meeting(axis, stretches[0].count) is None:
+        kernel = self.kernels.meeting(axis, MET)
+        if kernel is None:
             return False
-        self.meeting = packed.memory.meeting()
+        shapes = [shape[1:] for shape, _ in kinds for _ in range(MET)]
+        programs, words = self.kernels.traded(kernel, shapes)
+        if trade_bytes(programs, words) > LARGEST:
+            return False
+        self.meeting = TradeMemory.of(self.group, self.device, programs, words).arguments
         return True
 
     def _names(self) -> list[str]:
@@ -462,7 +477,7 @@ class ShardCall:
                 for n in join.arguments]  # fmt: skip
         out = [narrow(results[a.name], a.axes, spans) for a in join.results]
         meets = self.kernels.meeting(over, count) if self.meeting else None
-        if meets is not None:  # nothing may be read before
+        if meets is not None:
             meets(*given, *more, *self.meeting, out=out)
         else:
             call(self.kernels.join(over, count), [*given, *more], out)

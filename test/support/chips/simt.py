@@ -47,9 +47,9 @@ SIZES = {
 class Memory:
     """Global memory: arrays one after the other, with guard bytes between them.
 
-    `met`: called where a program meets that of another device, with the addresses of both words."""
+    `link`: memory of several devices, by which programs trade (`link.Link`)."""
 
-    met: Callable[[Any, int, int], None] | None = None
+    link: Any = None
 
     def __init__(self) -> None:
         self.heap = np.zeros(HEAP_ALIGN, np.uint8)
@@ -215,12 +215,8 @@ class Block:
         text = op.attributes["asm_string"]
         if "setp.gt.s32 p" in text:
             return self._guarded(text, operands, mask)
-        if "red.release.sys" in text:
-            own, other, timeout, thread = operands
-            for t in np.flatnonzero(mask & (thread == 0)):
-                assert self.memory.met is not None and timeout[t] > 0
-                self.memory.met(int(own[t]), int(other[t]))
-            return None
+        if ".relaxed.sys.global" in text:
+            return self._trade(text, operands, mask)
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
         if text.startswith("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1"):  # the second is above
@@ -262,6 +258,25 @@ class Block:
         # launches run one after the other here
         assert text.startswith(("griddepcontrol.", "fence.acq_rel.gpu"))
         return None
+
+    def _trade(self, text: str, operands: Any, mask: np.ndarray) -> Any:
+        """Words of memory that another device reads and writes."""
+        link, there = self.memory.link, np.flatnonzero(mask)
+        if "st.relaxed" in text:
+            moved = int(text.split("[$0+")[1].split("]")[0])
+            for t in there:
+                address, value, flag = (int(x[t]) for x in operands)
+                link.give(address + moved, value, flag)
+            return None
+        if "ld.relaxed.sys.global.b32" in text:
+            return np.array([link.count(int(a)) if m else 0
+                             for a, m in zip(operands[0], mask, strict=True)], np.int32)  # fmt: skip
+        moved = [int(x) for x in re.findall(r"\.b64 d\d+, \[\$\d+\+(\d+)\]", text)]
+        made = np.zeros((len(moved), self.threads), np.int32)
+        for t in there:
+            address, flag, timeout = (int(x[t]) for x in operands)
+            made[:, t] = [link.take(address + m, flag, timeout) for m in moved]
+        return list(made) if len(moved) > 1 else made[0]
 
     def _guarded(self, text: str, operands: Any, mask: np.ndarray) -> Any:
         """A load (0 else) or a store of a thread where more elements are left than `place`."""

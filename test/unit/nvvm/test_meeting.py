@@ -1,52 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Joins whose programs meet those of another device before they read its parts."""
+"""Joins whose programs trade parts with those of another device."""
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
+import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.driver.compiler import lower_text
 from neptune_mlir.driver.kernel import compile
 from neptune_mlir.frontend.shard import split
 from support.chips import simt
+from support.chips.link import Link
 from support.chips.run_kernels import Simulated
 
-HEADS, OWN, OTHER = 40, 1 << 20, 1 << 21  # addresses that the simulator's memory does not have
+HEADS, DIM = 3, 80
+MEMORY = 1 << 20, 1 << 21  # addresses that the simulator's memory does not have
 
 
-def joins():
-    made = split(ops.attention(head_dim=64, q_len=1, dtype="f16"), ["j"])
-    found = []
-    for meets in (False, True):
-        program = made.join("j", 2, meets)
-        text = lower_text(program.to_mlir(), program.name, "sm_80", None, "tile")[0]
-        found.append(Simulated(text))
+def simulated(meets):
+    made = split(ops.attention(head_dim=DIM, q_len=1, dtype="f16"), ["j"])
+    program = made.join("j", 2, meets)
+    found = Simulated(lower_text(program.to_mlir(), program.name, "sm_80", None, "tile")[0])
+    found.kernels()
     return found
 
 
-def test_nothing_is_read_before_the_other_device_is_met(monkeypatch):
-    plain, meeting = joins()
+def parts_of(rng, heads=HEADS):
+    return [rng.standard_normal(s).astype(np.float32) for s in [(1, heads, 1), (1, heads, 1, DIM)]]
+
+
+class Device(threading.Thread):
+    """Calls a join with its own parts, one call after the other; `late`: seconds before each."""
+
+    def __init__(self, kernel, rank, calls, late, timeout=1000):
+        super().__init__()
+        self.kernel, self.rank, self.calls = kernel, rank, calls
+        self.late, self.timeout = late, timeout
+        self.results, self.error = [], None
+
+    def run(self):
+        try:
+            for parts in self.calls:
+                time.sleep(self.late)
+                both = [x for own in parts for x in (own, own)]
+                own, other = MEMORY[self.rank], MEMORY[1 - self.rank]
+                self.results.append(self.kernel(*both, own, other, self.rank, self.timeout))
+        except AssertionError as error:
+            self.error = error
+
+
+def run(monkeypatch, late, calls, kernels, link):
+    monkeypatch.setattr(simt.Memory, "link", link)
+    devices = [Device(kernels[r], r, calls[r], late[r]) for r in (0, 1)]
+    for d in devices:
+        d.start()
+    for d in devices:
+        d.join(60)
+    return devices
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return [simulated(True) for _ in range(2)]
+
+
+@pytest.mark.parametrize("late", [(0, 0), (0.05, 0), (0, 0.05)])
+def test_whoever_is_late_each_has_the_bits_of_a_join(monkeypatch, kernels, late):
+    plain, rng = simulated(False), np.random.default_rng(0)
+    calls = [[parts_of(rng) for _ in range(5)] for _ in range(2)]
+    devices = run(monkeypatch, late, calls, kernels, Link())
+    for d in devices:
+        assert d.error is None
+        for n, made in enumerate(d.results):
+            (t0, a0), (t1, a1) = calls[0][n], calls[1][n]
+            np.testing.assert_array_equal(made, plain(t0, t1, a0, a1))
+
+
+def test_a_slot_is_not_written_while_it_is_read(monkeypatch, kernels):
+    """Calls take two in turns: with one, who is ahead writes over what the other has not read."""
+
+    class OneSlot(Link):
+        def count(self, address):
+            return 2 * super().count(address)  # flags differ, the slot does not
+
+        def give(self, address, value, flag):
+            super().give(address, (flag or value + 1) // 2 if address in MEMORY else value, flag)
+
+    class Slow(OneSlot):
+        def take(self, address, flag, timeout):
+            if address < MEMORY[1]:  # the first device reads late
+                time.sleep(0.002)
+            return super().take(address, flag, timeout)
+
     rng = np.random.default_rng(0)
-    shapes = [(1, HEADS, 1), (1, HEADS, 1), (1, HEADS, 1, 64), (1, HEADS, 1, 64)]
-    parts = [rng.standard_normal(s).astype(np.float32) for s in shapes]
-    want = plain(*parts)
-    met = []
+    calls = [[parts_of(rng, 1) for _ in range(3)] for _ in range(2)]
+    devices = run(monkeypatch, (0, 0), calls, kernels, Slow())
+    assert any("nobody has read" in str(d.error) for d in devices)
 
-    def come(memory, own, other):
-        met.append((own - OWN, other - OTHER))
-        for k in (1, 3):  # its kernels before the join are done
-            address = meeting.placed["argument", k][0]
-            raw = simt.to_bytes(parts[k].reshape(1, -1), "f32").reshape(-1)
-            memory.heap[address : address + len(raw)] = raw
 
-    monkeypatch.setattr(simt.Memory, "met", come)
-    late = [x if k in (0, 2) else np.full_like(x, np.nan) for k, x in enumerate(parts)]
-    np.testing.assert_array_equal(meeting(*late, OWN, OTHER, 900), want)
-    # a word for each row, which is a program of its own
-    assert met == [(4 * k, 4 * k) for k in range(len(met))] and len(met) == HEADS
-    monkeypatch.setattr(simt.Memory, "met", None)
-    np.testing.assert_array_equal(meeting(*parts, 0, 0, 0), want)  # nobody is to be met
+def test_a_device_that_does_not_come_ends_in_an_error(monkeypatch, kernels):
+    monkeypatch.setattr(simt.Memory, "link", Link())
+    alone = Device(kernels[0], 0, [parts_of(np.random.default_rng(0))], 0, timeout=50)
+    alone.start()
+    alone.join(10)
+    assert "ends in an error" in str(alone.error)
 
 
 def test_it_starts_while_what_was_launched_before_runs():
