@@ -115,7 +115,7 @@ class Chip:
         raise NotImplementedError
 
     def count(self, address: Any) -> Any:
-        """The lower half (i32) of the word at an address (i64) that kernels before this one wrote."""
+        """The lower half (i32) of the word at an address (i64), which earlier kernels wrote."""
         raise NotImplementedError
 
     def give(self, address: Any, distance: int, values: Sequence[Any], flag: Any) -> None:

@@ -99,8 +99,9 @@ class KernelWriter:
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
         self.meeting, types = Meeting.of(self), self.argument_types()
+        kind = ir.FunctionType.get([*types, *self.meeting.types], [])
         function = gpu.GPUFuncOp(
-            ir.FunctionType.get([*types, *self.meeting.types], []), self.signature.name, kernel=True,
+            kind, self.signature.name, kernel=True,
             known_block_size=[self.warps * self.target.wave, 1, 1],
         )  # fmt: skip
         block = function.add_entry_block()

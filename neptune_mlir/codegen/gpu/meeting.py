@@ -21,6 +21,7 @@ it starts while these still run, though they are of another plan, and waits for 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -129,9 +130,8 @@ class Meeting:
         bits = [s.op("arith.bitcast", [x], s.i32) for some in given for x in some]
         chip.give(plus(other, block, slot), distance, bits, flag)
         taken = iter(chip.take(plus(mine, slot), distance, len(bits), flag, timeout))
-        is_first = s.op(
-            "arith.cmpi", [first, s.constant(0, s.i32)], s.i1, predicate=ir.IntegerAttr.get(s.i64, 0)
-        )
+        equal = ir.IntegerAttr.get(s.i64, 0)
+        is_first = s.op("arith.cmpi", [first, s.constant(0, s.i32)], s.i1, predicate=equal)
         for pair, some in zip(self.pairs, given, strict=True):
             both = [(x, s.op("arith.bitcast", [next(taken)], x.type)) for x in some]
             for tile, here, there in zip(pair.tiles, (0, 1), (1, 0), strict=True):
@@ -144,7 +144,7 @@ class Meeting:
 
 
 def _tile(kernel: KernelWriter, pair: Pair, values: list[Any]) -> Tile:
-    """A tile whose elements the threads hold, so that any thread may read any (behind a barrier)."""
+    """A tile whose elements the threads hold, for all of them, behind a barrier."""
     if not pair.window.shape:
         return Held(pair.layout, values)
     layout = shared(pair.window.shape, PART)
@@ -170,7 +170,9 @@ def _pairs(kernel: KernelWriter, parts: Sequence[int]) -> list[Pair]:
             dtype = str(ir.RankedTensorType(window.tensor.type).element_type)
             if element_bytes(dtype) != PART:
                 return []
-            layout = blocked(window.shape, kernel.target.wave, kernel.warps, VECTOR)
+            lanes, warps = kernel.target.wave, kernel.warps
+            many = math.prod(window.shape) >= VECTOR * lanes * warps
+            layout = blocked(window.shape, lanes, warps, VECTOR if many else 1)
             found.append(Pair((a, b), window, layout, dtype))
     return found
 

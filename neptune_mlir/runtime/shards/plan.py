@@ -15,8 +15,8 @@ from neptune_mlir.runtime.shards.order import LeftOver, Queue, last_lanes, left_
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
-# scalar arguments of a join that trades parts with another device (`codegen.gpu.meeting`): addresses
-# of memory for that here and there, which part of two is this device's, and milliseconds
+# scalar arguments of a join that trades parts with another device (`codegen.gpu.meeting`):
+# addresses of memory for that here and there, which part of two is this device's, milliseconds
 MEETING = {"meet_own": "i64", "meet_other": "i64", "meet_first": "i32", "meet_timeout": "i32"}
 MET = 2  # parts that such a join has
 TRADE_HEAD, TRADE_WORD = 16, 8  # bytes in front of a program's two slots, and of a word of these

@@ -10,7 +10,6 @@ the order of `ShardSchedule`, whoever came first, so results have the same bits 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -45,6 +44,7 @@ from neptune_mlir.torch.distributed.exchange import (
 from neptune_mlir.torch.distributed.kernels import ShardKernels, call
 from neptune_mlir.torch.distributed.pieces import (
     DTYPES,
+    Kinds,
     by_name,
     bytes_of,
     ends_of,

@@ -9,7 +9,6 @@ effect only at the wait that covers it; shared memory starts as NaN). It does no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -269,8 +268,8 @@ class Block:
                 link.give(address + moved, value, flag)
             return None
         if "ld.relaxed.sys.global.b32" in text:
-            return np.array([link.count(int(a)) if m else 0
-                             for a, m in zip(operands[0], mask, strict=True)], np.int32)  # fmt: skip
+            counts = [link.count(int(x)) for x in np.where(mask, operands[0], 0)]
+            return np.array(counts, np.int32)
         moved = [int(x) for x in re.findall(r"\.b64 d\d+, \[\$\d+\+(\d+)\]", text)]
         made = np.zeros((len(moved), self.threads), np.int32)
         for t in there:

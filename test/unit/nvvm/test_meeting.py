@@ -13,6 +13,7 @@ from neptune_mlir import ops
 from neptune_mlir.driver.compiler import lower_text
 from neptune_mlir.driver.kernel import compile
 from neptune_mlir.frontend.shard import split
+from neptune_mlir.torch.distributed.kernels import ShardKernels
 from support.chips import simt
 from support.chips.link import Link
 from support.chips.run_kernels import Simulated
@@ -126,8 +127,12 @@ def test_the_last_kernel_in_front_of_it_lets_it_start():
         assert ("griddepcontrol.launch_dependents" in last) == lets
 
 
-def test_cpus_meet_nobody():
-    from neptune_mlir.torch.distributed.kernels import ShardKernels
-
+def test_what_a_join_trades():
     made = split(ops.attention(head_dim=16, q_len=1), ["j"])
     assert ShardKernels.of(made, "cpu").meeting("j", 2) is None
+    kernels = ShardKernels.of(made, "sm_90a")
+    assert kernels.meeting("j", 3) is None
+    shapes = [(2, HEADS, 1), (2, HEADS, 1), (2, HEADS, 1, 16), (2, HEADS, 1, 16)]
+    kernel = kernels.meeting("j", 2)
+    # a program for each row; of each part a register of 32 threads
+    assert kernel is not None and kernels.traded(kernel, shapes) == (2 * HEADS, 64)

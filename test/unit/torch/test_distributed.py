@@ -25,7 +25,7 @@ from neptune_mlir.errors import ArgumentError, PeerError  # noqa: E402
 from neptune_mlir.frontend.shard import split, split_vjp  # noqa: E402
 from neptune_mlir.runtime.shards import order, plan  # noqa: E402
 from neptune_mlir.torch import register, unregister  # noqa: E402
-from neptune_mlir.torch.distributed import exchange  # noqa: E402
+from neptune_mlir.torch.distributed import exchange, trade  # noqa: E402
 from neptune_mlir.torch.distributed.exchange import Batch  # noqa: E402
 from neptune_mlir.torch.distributed.kernels import ShardKernels  # noqa: E402
 from neptune_mlir.torch.distributed.together import TOGETHER, TogetherCall  # noqa: E402
@@ -489,6 +489,29 @@ def counting(group, seen):
             seen.append(all(torch.equal(x[:, :, 1:3], y[:, :, 1:3])
                             for x, y in zip(got, values(owner), strict=True)))  # fmt: skip
         around.done()
+
+
+def trading(group, seen):
+    """Memory that programs trade in: the same on both sides, zeros, of its own by slots; where more
+    programs come, larger, and what was there stays."""
+    device, kept = torch.device("cpu"), []
+    for programs, words, new in ((4, 160, True), (3, 160, False), (4, 96, True), (9000, 160, True)):
+        made = trade.TradeMemory.of(group, device, programs, words)
+        own, other, rank, timeout = made.arguments
+        memory = group.of.memory
+        places = {(r, n): x for (r, n), x in memory.items() if x.data_ptr() in (own, other)}
+        (number,) = {n for _, n in places}
+        seen.append(own == memory[rank, number].data_ptr() and rank == group.rank())
+        seen.append(other == memory[1 - rank, number].data_ptr() and timeout > 0)
+        seen.append(len(memory[rank, number]) >= trade.trade_bytes(programs, words))
+        seen.append(not memory[rank, number].any() and new == (made not in kept))
+        kept.append(made)
+
+
+def test_programs_trade_in_memory_of_both(monkeypatch):
+    monkeypatch.setattr(trade.TradeMemory, "_known", {})
+    seen = with_threads(trading, 2, None, monkeypatch)
+    assert len(seen) == 32 and all(seen)
 
 
 @pytest.mark.parametrize("calls", [1, 3])
