@@ -25,6 +25,7 @@ from neptune_mlir.runtime.shards.plan import (
     ShardArray,
     ShardPart,
     ShardSchedule,
+    Stack,
     Stretch,
 )
 from neptune_mlir.torch.distributed.beside import Beside
@@ -91,6 +92,7 @@ class ShardedKernel:
         self.layouts, self.form = layouts, form
         self._schedules: dict[Any, ShardSchedule] = {}
         self.beside = functools.cache(Beside)
+        self.told = functools.cache(_told)
 
     def __call__(self, *arguments: Any, layouts: Mapping[str, ShardLayout] | None = None) -> Any:
         """This process's pieces of the results.
@@ -125,6 +127,12 @@ class ShardedKernel:
             all_gather(every.view(-1), mine, self.group)
         lengths = every.T.tolist()
         return {a: ShardLayout.contiguous(n) for a, n in zip(self.plan.axes, lengths, strict=True)}
+
+
+def _told(stack: Stack, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a run of several pieces is told of them (`frontend.shard.stacked`)."""
+    both = torch.tensor([stack.starts, stack.lows], dtype=torch.int32, device=device)
+    return both[0], both[1]
 
 
 class ShardCall:

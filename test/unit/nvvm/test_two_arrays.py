@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.frontend.shard import split
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
 from neptune_mlir.targets.tuned import Choice
 from support.chips import simt
@@ -89,3 +90,31 @@ def test_what_kernels_say_that_they_take():
     assert can_take(kernel.plan, [1, 2], 128)
     assert not can_take(kernel.plan, [1, 2], 32)  # tiles have 64 rows
     assert not can_take(kernel.plan, [0], 128)
+
+
+def test_pieces_as_points():
+    """Runs of two pieces as one: each has its own start, and columns that it does not see."""
+    program = split(
+        ops.attention(head_dim=HEAD, v_dim=HEAD, dtype="f16", causal=True), ["i", "j"]
+    ).stacked  # fmt: skip
+    kernel = Specialised(program, Choice(128, STREAM), 2)
+    rng, rows, cut = np.random.default_rng(1), 128, 192
+    q = rng.standard_normal((2, LANES, rows, HEAD)).astype(np.float16)
+    k, v = rng.standard_normal((2, LANES, cut + 2 * rows, HEAD)).astype(np.float16)
+    starts, lows = np.array([cut, cut + rows], np.int32), np.array([cut, 0], np.int32)
+    told = (4096, 4096, starts, lows)
+    want = kernel(q, k, v, *told)
+    for b in (0, 1):
+        i, j = np.arange(rows)[:, None] + starts[b], np.arange(cut + 2 * rows)
+        s = np.einsum("hid,hjd->hij", q[b].astype(float), k.astype(float)) * HEAD**-0.5
+        s = np.where((j <= i) & (j >= lows[b]), s, -np.inf)
+        p = np.exp(s - s.max(-1, keepdims=True))
+        right = np.einsum("hij,hjd->hid", p / p.sum(-1, keepdims=True), v.astype(float))
+        assert abs(want[b] - right).max() < 2e-3
+    for step in (0, 64):
+        late = [ArraysInTwo((np.full_like(x[:, :cut], np.nan), x[:, cut:]), 1, 0, WORD, 1000,
+                            step, 2 * LANES) for x in (k, v)]  # fmt: skip
+        first = {n + 1: x[None, :, :cut] for n, x in enumerate((k, v))}
+        kernel.come = Coming(kernel, first, True, step)
+        np.testing.assert_array_equal(kernel(q, *late, *told), want)
+        assert set(kernel.come.asked) == ({63, cut - 1} if step else {*range(LANES)})

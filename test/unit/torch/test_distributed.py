@@ -215,6 +215,31 @@ def together(group):
     return max(found)
 
 
+def stacked(group):
+    """Runs of two pieces as one, in which these are points of the first axis."""
+    size, length = group.size(), 16
+    if size != 2:
+        return 0.0
+    taken = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "ALIGNED", 1)
+        run = TogetherCall._run_stacked
+        patch.setattr(TogetherCall, "_run_stacked",
+                      lambda self, stack, *a: (taken.append(stack), run(self, stack, *a)))
+        pieces = nd.ShardLayout.zigzag(length, size)
+        function = nd.compile(
+            ops.attention(head_dim=DIM, v_dim=DIM, dtype="f32", causal=True), group,
+            {"i": None, "j": None}, layouts={"i": pieces, "j": pieces},
+        )  # fmt: skip
+        function.primal.form = TOGETHER
+        torch.manual_seed(4)
+        q, k, v, d = (torch.randn(1, 2, length, DIM) for _ in range(4))
+        out = function(*(cut(x, pieces, group.rank()) for x in (q, k, v)))
+    # the second process has pieces side by side, which are one run
+    assert taken == ([plan.Stack(4, (8, 12), (8, 0))] if group.rank() == 0 else [])
+    return worst([out], [cut(defined(q, k, v, d, True)[0], pieces, group.rank())])
+
+
 def left_over(group):
     """One run together that leaves rows to chunks of both processes' data."""
     size, length = group.size(), 24
@@ -250,7 +275,7 @@ CASES = {
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
     "at once": at_once, "late rows": late_rows, "together": together,
-    "left over": left_over, "wrong layout": wrong_layout,
+    "stacked": stacked, "left over": left_over, "wrong layout": wrong_layout,
 }  # fmt: skip
 
 
