@@ -68,7 +68,8 @@ IN_TWO = Attribute(
 )  # fmt: skip
 MEETS = Attribute(
     "meets", NUMBERS, "func.func",
-    "arguments to meet those of another device by: addresses of own and other words, milliseconds",
+    "arguments to trade parts with another device by: memory here and there, which of two parts "
+    "this device's are, milliseconds; then the parts, in pairs",
     writers=("frontend.emit",), readers=("codegen.gpu.meeting", "transforms.schedule.tile"),
 )  # fmt: skip
 FOLLOWED = Mark(

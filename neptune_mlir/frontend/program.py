@@ -144,8 +144,8 @@ class Program:
         notes: how the program was derived from another one, for `explain`.
         in_two: inputs that calls may give as two arrays, one behind the other along a dimension
             (`runtime.shards.in_two`), on chips where kernels can take them so.
-        meets: scalar inputs with which its programs meet those of another device before they read
-            anything (`codegen.gpu.meeting`), on chips where they can.
+        meets: inputs by which its programs trade parts with those of another device
+            (`codegen.gpu.meeting`), on chips where they can: scalars, then the parts, in pairs.
         followed: whether such a program comes behind it.
 
     Raises:

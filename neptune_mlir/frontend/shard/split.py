@@ -95,8 +95,8 @@ class ShardSplit:
     def join(self, axis: str, count: int, meets: bool = False) -> Program:
         """The join of `count` parts over an axis: the parts (of more than FEW a stack, whose first
         dimension has that extent), then inputs and positions that it reads of the program ->
-        results of that axis. `meets`: its programs meet those of another device
-        first, by the last arguments (`MEETING`)."""
+        results of that axis. `meets`: its programs trade parts with those of another device,
+        by the last arguments (`MEETING`)."""
         if axis not in self.partials:
             raise UsageError(f"nothing is reduced over '{axis}'", hint=", ".join(self.partials))
         made = JoinBuilder(self, self.partials[axis], count)

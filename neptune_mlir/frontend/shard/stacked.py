@@ -23,6 +23,8 @@ from neptune_mlir.runtime.shards.plan import START
 if TYPE_CHECKING:
     from neptune_mlir.frontend.shard.split import ShardSplit
 
+NUMBER = "i64"  # of lengths in 32 bits a kernel in front would find the longest (`longest-first`)
+
 
 def stacked(split: ShardSplit) -> Program | None:
     """`split.whole` on pieces of the first sharded axis: its arguments without the starts, those
@@ -48,9 +50,9 @@ def stacked(split: ShardSplit) -> Program | None:
         made.inputs[name] = replace(tensors[name], shape=tensors[name].shape[1:], program=made)
     told = [_free(made, f"{rows}_starts"), _free(made, f"{columns}_lows")]
     for name in told:
-        made.input(name, made.axis_list[first.number], dtype="i32")
+        made.input(name, made.axis_list[first.number], dtype=NUMBER)
     starts, lows = (
-        T.make("cast", T.read(n, T.index(first.number), dtype="i32"), dtype="index") for n in told
+        T.make("cast", T.read(n, T.index(first.number), dtype=NUMBER), dtype="index") for n in told
     )
     column = T.index(next(a.number for a in whole.axis_list if a.name == columns))
     moved = {

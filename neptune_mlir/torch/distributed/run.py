@@ -131,7 +131,7 @@ class ShardedKernel:
 
 def _told(stack: Stack, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """What a run of several pieces is told of them (`frontend.shard.stacked`)."""
-    both = torch.tensor([stack.starts, stack.lows], dtype=torch.int32, device=device)
+    both = torch.tensor([stack.starts, stack.lows], device=device)
     return both[0], both[1]
 
 

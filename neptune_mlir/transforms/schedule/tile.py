@@ -27,7 +27,7 @@ looks at the part that an axis plays, never at what the program is for:
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
   all others 1;
 * on GPUs a map of more than 32 operations has fewer rows: a thread spells all of its elements; one
-  whose programs meet those of another device has one: it is small, and what it reads is far away;
+  whose programs trade parts with another device has one: it is small, and waits for what is far;
 * on CPUs, where streams along rows have a least `length`: LONG_TILE elements of one row;
 * without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
   has TILE_WORDS, or fewer where registers do not hold these (`words`);
@@ -530,7 +530,7 @@ def _chip_of(op: Any) -> str:
 
 
 def _meets(op: Any) -> bool:
-    """Whether it is in a function whose programs meet those of another device."""
+    """Whether it is in a function whose programs trade parts with another device."""
     return bool(MEETS.find(op.operation.parent, ()))
 
 

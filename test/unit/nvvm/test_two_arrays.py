@@ -101,7 +101,7 @@ def test_pieces_as_points():
     rng, rows, cut = np.random.default_rng(1), 128, 192
     q = rng.standard_normal((2, LANES, rows, HEAD)).astype(np.float16)
     k, v = rng.standard_normal((2, LANES, cut + 2 * rows, HEAD)).astype(np.float16)
-    starts, lows = np.array([cut, cut + rows], np.int32), np.array([cut, 0], np.int32)
+    starts, lows = np.array([cut, cut + rows]), np.array([cut, 0])
     told = (4096, 4096, starts, lows)
     want = kernel(q, k, v, *told)
     for b in (0, 1):
