@@ -72,6 +72,10 @@ class LongestFirst:
         for two in list(kernel.in_two.values())[:1]:
             told = s.value(two.last)
             wanted = s.select(s.less(0, told), told, s.value(wanted))
+        told = s.value(0) if not kernel.in_two else told
+        self.first = s.less(told, 0)  # the points of the variable before come one after the other
+        self.pieces = others[-1]
+        self.points = s.value(s.op("arith.divui", [count, self.pieces], s.index))
         self.last = s.value(s.minimum(wanted, count))  # points of the other variables
         self.before = s.value(s.sub(count, self.last))
 
@@ -86,6 +90,11 @@ class LongestFirst:
         early = s.less(point, self.before)
         row = s.select(early, inside, shift)
         point = s.select(early, point, s.value(s.add(self.before, late)))
+        whole = s.value(s.mul(rows, self.points))
+        piece, rest = (s.op(f"arith.{op}", [number, whole], s.index) for op in ("divui", "remui"))
+        row = s.select(self.first, s.op("arith.divui", [rest, self.points], s.index), row)
+        other = s.value(s.mul(s.op("arith.remui", [rest, self.points], s.index), self.pieces))
+        point = s.select(self.first, s.value(s.add(other, piece)), point)
         return s.value(row if self.upwards else s.sub(s.sub(rows, 1), row)), point
 
     def _blocks(self) -> Any:

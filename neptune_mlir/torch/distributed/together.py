@@ -135,7 +135,7 @@ class TogetherCall:
         one = replace(
             coming, dims={n: dim - 1 for n, dim in coming.dims.items()},
             own={n: x[0] for n, x in coming.own.items()},
-            theirs={n: x[0] for n, x in coming.theirs.items()}, last=self.lanes * count,
+            theirs={n: x[0] for n, x in coming.theirs.items()}, last=-1,
         )  # fmt: skip
 
         def points(x: torch.Tensor, axes: Sequence[str]) -> torch.Tensor:

@@ -113,7 +113,7 @@ def test_pieces_as_points():
         assert abs(want[b] - right).max() < 2e-3
     for step in (0, 64):
         late = [ArraysInTwo((np.full_like(x[:, :cut], np.nan), x[:, cut:]), 1, 0, WORD, 1000,
-                            step, 2 * LANES) for x in (k, v)]  # fmt: skip
+                            step, -1) for x in (k, v)]  # fmt: skip
         first = {n + 1: x[None, :, :cut] for n, x in enumerate((k, v))}
         kernel.come = Coming(kernel, first, True, step)
         np.testing.assert_array_equal(kernel(q, *late, *told), want)
