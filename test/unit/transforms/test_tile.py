@@ -208,8 +208,11 @@ def test_rows_with_a_program_of_many_warps(
 @pytest.mark.parametrize(
     ("body", "more", "want", "starts"),
     [
-        (softmax, "", [1, 4, 256], (513, 1025, 2049, 4097)),
-        (softmax, " length=1025", [1, 1, 2048], ()),
+        (softmax, "", [1, 4, 256], (513, 2049, 4097)),
+        (softmax, " length=1025", [1, 1, 1024], ()),  # calls with up to 2048 take these:
+        (softmax, " most=1536", [1, 1, 1536], ()),
+        (softmax, " most=2048", [1, 1, 2048], ()),
+        (softmax, " length=2049", [1, 1, 4096], ()),
         (softmax, " length=4097", [1, 1, 8192], ()),
         (softmax, " length=8192 few=1", [1, 1, 16384], ()),
         (row_sum, " length=513", [4, 1024], ()),  # nothing but a number a row is kept
