@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from neptune_mlir.algebra.numerics import judge as judging
 from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.algebra.numerics.moves import jitter, moved_together
@@ -14,6 +15,12 @@ from neptune_mlir.algebra.numerics.rearranged import rearrangements
 
 ULP, ORDER = EPSILON["f32"], FURTHER_ORDERS[2]
 X = np.sort(np.random.default_rng(0).random((3, 8)) + np.arange(8), 1)
+
+
+@pytest.fixture(autouse=True)
+def near_alone(monkeypatch):
+    """Inputs further away have no other verdict here, and take long."""
+    monkeypatch.setattr(judging, "PARTS", ())
 
 
 def programs(fused, unfused, exact, reordered):
