@@ -45,11 +45,31 @@ class ShardedFunction:
         return self._run(split(self.program, self.axes))
 
     @cached_property
-    def passes(self) -> tuple[ShardedKernel, list[ShardedKernel]]:
-        """Forward, whose results behind the program's are saved, and backward: one for the
-        gradients that are summed over each axis."""
-        forward, backward = split_vjp(self.program, self.axes)
-        return self._run(forward), [self._run(part) for part in apart(backward)]
+    def _passes(self) -> tuple[ShardSplit, ShardSplit]:
+        return split_vjp(self.program, self.axes)
+
+    @cached_property
+    def forward(self) -> ShardedKernel:
+        """The forward pass, whose results behind the program's are saved."""
+        return self._run(self._passes[0])
+
+    def backward(self, same: bool) -> list[ShardedKernel]:
+        """The backward pass. `same`: its bits are the same in every run.
+
+        One for the gradients that are summed over each axis: none of these travels. But one for
+        all, whose parts travel, where its kernel computes all at once and adds to some of them in
+        memory, in any order: that computes less."""
+        if not same and self._at_once.kernels.adds:
+            return [self._at_once]
+        return self._apart
+
+    @cached_property
+    def _at_once(self) -> ShardedKernel:
+        return self._run(self._passes[1])
+
+    @cached_property
+    def _apart(self) -> list[ShardedKernel]:
+        return [self._run(part) for part in apart(self._passes[1])]
 
     @property
     def results(self) -> int:
@@ -66,7 +86,8 @@ class ShardedFunction:
 class _Differentiated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, function: ShardedFunction, layouts: Any, *arguments: Any) -> Any:
-        forward, backward = function.passes
+        forward, ctx.same = function.forward, torch.are_deterministic_algorithms_enabled()
+        backward = function.backward(ctx.same)
         found = forward(*arguments, layouts=layouts)
         wanted = {a.name for part in backward for a in part.plan.arguments}
         # of the results as well
@@ -84,7 +105,7 @@ class _Differentiated(torch.autograd.Function):
         tensors = list(ctx.saved_tensors)
         arguments = [ctx.others[k] if k in ctx.others else tensors.pop(0) for k in range(ctx.count)]
         given = [c.contiguous() for c in cotangents]
-        forward, backward = ctx.function.passes
+        forward, backward = ctx.function.forward, ctx.function.backward(ctx.same)
         names = [a.name for a in forward.plan.arguments]
         results = forward.plan.results[: ctx.function.results]
         known = dict(zip(names, arguments, strict=True))

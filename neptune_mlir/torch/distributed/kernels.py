@@ -33,8 +33,8 @@ class ShardKernels:
     `save` writes them to one file; `load` reads it on machines without a compiler.
     """
 
-    def __init__(self, plan: ShardPlan, make: Callable[[str], Kernel]):
-        self.plan = plan
+    def __init__(self, plan: ShardPlan, make: Callable[[str], Kernel], target: str = ""):
+        self.plan, self.target = plan, target
         self._make = make
         self._kernels: dict[str, Kernel] = {}
         self._meeting: dict[str, bool] = {}
@@ -56,7 +56,7 @@ class ShardKernels:
                 return whole(split.carried(rest, kind == "finish"))
             return whole(split.whole if kind == "whole" else split.local)
 
-        return cls(plan_of(split), make)
+        return cls(plan_of(split), make, target)
 
     def _kernel(self, name: str) -> Kernel:
         if name not in self._kernels:
@@ -94,6 +94,13 @@ class ShardKernels:
         last = launches[0].grid[-1]
         is_cut = isinstance(last, (list, tuple)) and last[0] == "ceildiv"
         return last[2] if is_cut and isinstance(last[2], int) else 0
+
+    @functools.cached_property
+    def adds(self) -> bool:
+        """Whether `local` adds to results in memory, on GPUs: a kernel sets these to 0 first."""
+        bundle = self.local.bundle if self.target != "cpu" else None
+        images = bundle.facts.get("images", ()) if bundle else ()
+        return any(_adds(bundle.plan_of(i)) for i in images if "when" not in i)
 
     def link(self, first: bool, last: bool) -> Kernel:
         """The kernel of a link of a chain over the last axis: `local` or, where it is not the
@@ -162,6 +169,17 @@ class ShardKernels:
             return Kernel.of_bundle(bundle, str(path))
 
         return cls(plan, make)
+
+
+def _adds(plan: Plan) -> bool:
+    """Whether a kernel of a plan has nothing but a result that a later one has as well."""
+    arrays = [{tuple(o[:2]) for o in launch.operands if o[0] in ("argument", "buffer")}
+              for launch in plan.launches]  # fmt: skip
+    results = {tuple(r) for r in plan.results}
+    return any(
+        len(own) == 1 and own <= results and any(own <= later for later in arrays[k + 1 :])
+        for k, own in enumerate(arrays)
+    )
 
 
 def _traded(plan: Plan) -> int:

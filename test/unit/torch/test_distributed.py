@@ -242,6 +242,27 @@ def left_over(group):
     return worst([out], [cut(defined(q, k, v, d, False)[0], pieces, group.rank())])
 
 
+def gradients_at_once(group):
+    """All gradients in one pass, whose parts go to those whose data they are of; or each apart."""
+    pieces, found = nd.ShardLayout.zigzag(LENGTH, group.size()), []
+    q, k, v, d = data()
+    want = [cut(x, pieces, group.rank()) for x in defined(q, k, v, d, True)]
+    for same in (False, True):
+        function = nd.compile(
+            ops.attention(head_dim=DIM, v_dim=DIM, dtype="f32", causal=True), group,
+            {"i": None, "j": None}, layouts={"i": pieces, "j": pieces},
+        )  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ShardKernels, "adds", True)
+            patch.setattr(torch, "are_deterministic_algorithms_enabled", lambda same=same: same)
+            assert len(function.backward(same)) == 1 + same
+            own = [cut(x, pieces, group.rank()).requires_grad_() for x in (q, k, v)]
+            out = function(*own)
+            out.backward(cut(d, pieces, group.rank()))
+        found.append(worst([out.detach(), *(x.grad for x in own)], want))
+    return max(found)
+
+
 CASES = {
     "global, uneven": attention(False),
     "causal, zigzag, grouped heads": attention(True, nd.ShardLayout.zigzag, heads=4),
@@ -249,8 +270,8 @@ CASES = {
     "window": attention(True, nd.ShardLayout.zigzag, window=5),
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
-    "at once": at_once, "late rows": late_rows, "together": together,
-    "left over": left_over, "wrong layout": wrong_layout,
+    "at once": at_once, "late rows": late_rows, "together": together, "left over": left_over,
+    "wrong layout": wrong_layout, "gradients at once": gradients_at_once,
 }  # fmt: skip
 
 
