@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Sizes that calls know, as polynomials: which of them are equal, and what bounds they have.
+"""LengthFacts that calls know, as polynomials: which of them are equal, and what bounds they have.
 
 An atom is a name: of an extent of a tensor, or of what no polynomial says (a quotient, a maximum).
 """
@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 Monomial = tuple[str, ...]  # atoms, sorted; () for the constant
 
 
 @dataclass(frozen=True)
-class Size:
+class Length:
     """A polynomial with integer coefficients; none of them is 0."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
     @staticmethod
-    def of(number: int) -> Size:
+    def of(number: int) -> Length:
         return _sum({(): number})
 
     @staticmethod
-    def atom(name: str) -> Size:
+    def atom(name: str) -> Length:
         return _sum({(name,): 1})
 
     @property
@@ -42,16 +42,16 @@ class Size:
             return None
         return self.terms[0][0][0]
 
-    def __add__(self, other: Size) -> Size:
+    def __add__(self, other: Length) -> Length:
         found = dict(self.terms)
         for monomial, factor in other.terms:
             found[monomial] = found.get(monomial, 0) + factor
         return _sum(found)
 
-    def __sub__(self, other: Size) -> Size:
-        return self + Size.of(-1) * other
+    def __sub__(self, other: Length) -> Length:
+        return self + Length.of(-1) * other
 
-    def __mul__(self, other: Size) -> Size:
+    def __mul__(self, other: Length) -> Length:
         found: dict[Monomial, int] = {}
         for a, p in self.terms:
             for b, q in other.terms:
@@ -59,7 +59,7 @@ class Size:
                 found[monomial] = found.get(monomial, 0) + p * q
         return _sum(found)
 
-    def over(self, other: Size) -> Size | None:
+    def over(self, other: Length) -> Length | None:
         """The quotient by one monomial that divides each term; None where it does not."""
         if len(other.terms) != 1:
             return None
@@ -77,37 +77,43 @@ class Size:
         return _sum(found)
 
 
-def _sum(terms: Mapping[Monomial, int]) -> Size:
-    return Size(tuple(sorted((m, f) for m, f in terms.items() if f)))
+def _sum(terms: Mapping[Monomial, int]) -> Length:
+    return Length(tuple(sorted((m, f) for m, f in terms.items() if f)))
 
 
-ONE = Size.of(1)
-ZERO = Size.of(0)
+ONE = Length.of(1)
+ZERO = Length.of(0)
+
+
+def _nothing(*_: float) -> float:
+    return 0.0
+
+
 # what no polynomial says: the least value it may have, of the least ones of its operands
-_LEAST = {
-    "divide": lambda a, b: 0.0, "remainder": lambda a, b: 0.0, "maximum": max, "minimum": min,
+_LEAST: Mapping[str, Callable[..., float]] = {
+    "divide": _nothing, "remainder": _nothing, "maximum": max, "minimum": min,
 }  # fmt: skip
 
 
 @dataclass
-class Sizes:
+class LengthFacts:
     """What is known of the atoms of one program."""
 
-    made: dict[str, tuple[str, Size, Size]] = field(default_factory=dict)  # by an operation
+    made: dict[str, tuple[str, Length, Length]] = field(default_factory=dict)  # by an operation
     least: dict[str, float] = field(default_factory=dict)  # 0 where nothing is said
-    equal: dict[str, Size] = field(default_factory=dict)  # what an atom is instead
+    equal: dict[str, Length] = field(default_factory=dict)  # what an atom is instead
 
-    def resolved(self, size: Size) -> Size:
+    def resolved(self, size: Length) -> Length:
         """The same size in atoms that nothing is known to be equal to."""
         while any(atom in self.equal for monomial, _ in size.terms for atom in monomial):
             found = ZERO
             for monomial, factor in size.terms:
-                parts = (self.equal.get(atom, Size.atom(atom)) for atom in monomial)
-                found += functools.reduce(Size.__mul__, parts, Size.of(factor))
+                parts = (self.equal.get(atom, Length.atom(atom)) for atom in monomial)
+                found += functools.reduce(Length.__mul__, parts, Length.of(factor))
             size = found
         return size
 
-    def bounds(self, size: Size) -> tuple[float, float]:
+    def bounds(self, size: Length) -> tuple[float, float]:
         """Between which numbers a size is."""
         low = high = 0.0
         for monomial, factor in size.terms:
@@ -117,7 +123,7 @@ class Sizes:
             high += factor * (most if factor > 0 else least)
         return low, high
 
-    def are(self, direction: str, a: Size, b: Size) -> bool | None:
+    def are(self, direction: str, a: Length, b: Length) -> bool | None:
         """Whether a comparison by StableHLO's word holds; None where that is not known."""
         low, high = self.bounds(self.resolved(a - b))
         if direction in ("EQ", "NE"):
@@ -130,7 +136,7 @@ class Sizes:
             holds = True if high <= 0 else False if low > 0 else None
         return holds if holds is None or direction in ("LT", "LE") else not holds
 
-    def result(self, op: str, a: Size, b: Size) -> Size | None:
+    def result(self, op: str, a: Length, b: Length) -> Length | None:
         """Of an operation of StableHLO on two sizes; None where it may have a sign."""
         a, b = self.resolved(a), self.resolved(b)
         if op == "add":
@@ -149,15 +155,15 @@ class Sizes:
             if (quotient := a.over(b)) is not None:
                 return quotient if op == "divide" else ZERO
             if (n := a.number) is not None and (d := b.number) is not None:
-                return Size.of(n // d if op == "divide" else n % d)
+                return Length.of(n // d if op == "divide" else n % d)
         if op not in _LEAST:
             return None
         name = f"{op}({_text(a)},{_text(b)})"
         self.made[name] = (op, a, b)
         self.least[name] = _LEAST[op](self.bounds(a)[0], self.bounds(b)[0])
-        return self.resolved(Size.atom(name))
+        return self.resolved(Length.atom(name))
 
-    def assume(self, direction: str, a: Size, b: Size) -> bool:
+    def assume(self, direction: str, a: Length, b: Length) -> bool:
         """Take a comparison to hold; False where nothing can be made of it."""
         a, b = self.resolved(a), self.resolved(b)
         known = self.are(direction, a, b)
@@ -180,5 +186,5 @@ class Sizes:
         return True
 
 
-def _text(size: Size) -> str:
+def _text(size: Length) -> str:
     return "+".join("*".join([str(f), *m]) for m, f in size.terms) or "0"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Programs of StableHLO whose lengths calls know: shapes that are computed as tensors become extents.
+"""Programs of StableHLO whose lengths calls know: shapes computed as tensors become extents.
 
 JAX exports symbolic lengths as `get_dimension_size`, arithmetic on tensors of one number, and ops
-that take their shapes as tensors. Sizes are followed as polynomials (`sizes.py`), so that it is
-known which extents are equal; `stablehlo_shaped.py` has the other forms of the ops. Where a size is
-not known an op stays as it is, and is refused by its name.
+that take their shapes as tensors. Sizes are followed as polynomials (`polynomials.py`), so that it
+is known which extents are equal; `shaped.py` has the other forms of the ops. Where a size is not
+known an op stays as it is, and is refused by its name.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from neptune_mlir.driver import stablehlo_shaped
-from neptune_mlir.driver.sizes import ONE, ZERO, Size, Sizes
-from neptune_mlir.driver.stablehlo_bodies import NoForm, element_of, shape_of, word
+from neptune_mlir.driver.stablehlo import shaped
+from neptune_mlir.driver.stablehlo.bodies import NoForm, element_of, shape_of, word
+from neptune_mlir.driver.stablehlo.polynomials import ONE, ZERO, Length, LengthFacts
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import arith, ir, location_text
 
@@ -41,9 +41,9 @@ class Lengths:
 
     def __init__(self, block: Any, program: str) -> None:
         self.block, self.program = block, program
-        self.sizes = Sizes()
-        self.known: dict[Any, tuple[Size, ...]] = {}  # integers, of tensors of few elements
-        self._extents: dict[Any, list[Size]] = {}
+        self.sizes = LengthFacts()
+        self.known: dict[Any, tuple[Length, ...]] = {}  # integers, of tensors of few elements
+        self._extents: dict[Any, list[Length]] = {}
         self._places: dict[str, tuple[Any, int]] = {}  # an atom is which extent of which tensor
 
     def rewrite(self) -> bool:
@@ -54,7 +54,7 @@ class Lengths:
                 op.erase()
             elif self._count(op):
                 continue
-            elif (form := stablehlo_shaped.FORMS.get(op.name)) is None or not self._put(op, form):
+            elif (form := shaped.FORMS.get(op.name)) is None or not self._put(op, form):
                 continue
             changed = True
         for value, found in list(self.known.items()):
@@ -77,7 +77,7 @@ class Lengths:
 
     # ---- sizes -----------------------------------------------------------------------------------
 
-    def numbers(self, value: Any) -> tuple[Size, ...]:
+    def numbers(self, value: Any) -> tuple[Length, ...]:
         """The elements of a tensor of sizes. Raises NoForm where they are not known."""
         if value not in self.known:
             raise NoForm("a size that is not known")
@@ -90,7 +90,7 @@ class Lengths:
             raise NoForm("a size that only calls know")
         return [n for n in found if n is not None]
 
-    def equal(self, a: Size, b: Size) -> bool:
+    def equal(self, a: Length, b: Length) -> bool:
         return self.sizes.are("EQ", a, b) is True
 
     def _count(self, op: Any) -> bool:
@@ -105,9 +105,10 @@ class Lengths:
             self.known[op.results[0]] = tuple(found)
         return found is not None
 
-    def _elements(self, op: Any, name: str) -> Sequence[Size] | None:
+    def _elements(self, op: Any, name: str) -> Sequence[Length] | None:
         if name == "constant":
-            return [Size.of(int(n)) for n in ir.DenseElementsAttr(op.attributes["value"])]
+            held, count = op.attributes["value"], _count_of(op.results[0])
+            return [Length.of(int(held[k])) for k in range(count)]
         if name == "get_dimension_size":
             return [self.extents(op.operands[0])[op.attributes["dimension"].value]]
         if name == "concatenate":
@@ -117,17 +118,21 @@ class Lengths:
             return self.numbers(op.operands[0])[slice(*ends)]
         if name in _SAME:
             given, count = self.numbers(op.operands[0]), _count_of(op.results[0])
-            return given if len(given) == count else list(given) * count if len(given) == 1 else None
-        if name not in _OF_TWO and name not in _OTHERS and name != "compare":
+            return given if len(given) == count else list(given) * count  # of one element
+        if name not in {*_OF_TWO, *_OTHERS, *_TRUTHS, "compare"} or not op.operands:
             return None
-        columns = zip(*(self.numbers(value) for value in op.operands), strict=True)
+        columns = zip(*(self._if_known(value) for value in op.operands), strict=True)
         direction = word(op.attributes["comparison_direction"]) if name == "compare" else ""
         found = []
         for sizes in columns:
-            size: Size | None
-            if name == "compare":
+            size: Length | None
+            if name in _TRUTHS:
+                size = _TRUTHS[name](*sizes)
+            elif None in sizes:
+                return None
+            elif name == "compare":
                 holds = self.sizes.are(direction, *sizes)
-                size = None if holds is None else Size.of(holds)
+                size = None if holds is None else Length.of(holds)
             elif name in _OF_TWO:
                 size = self.sizes.result(name, *sizes)
             else:
@@ -137,27 +142,45 @@ class Lengths:
             found.append(size)
         return found
 
+    def _if_known(self, value: Any) -> Sequence[Length | None]:
+        if not _is_few(value):
+            return ()
+        return self.numbers(value) if value in self.known else [None] * _count_of(value)
+
     def _assume(self, op: Any) -> None:
-        """What an exporter says of lengths that have no name of their own."""
+        """What an exporter says of lengths: a fact, and a check of each call."""
+        found = self.known.get(op.operands[0])
+        if found == (ONE,):
+            return
         test = op.operands[0].owner
         test = None if isinstance(test, ir.Block) else test.operation
-        if op.operands[0] in self.known and self.known[op.operands[0]] == (ONE,):
-            return
         if test is not None and test.name == "stablehlo.compare":
-            pair = [self.known.get(value) for value in test.operands]
+            a, b = (self.known.get(value, (None,))[0] for value in test.operands)
             direction = word(test.attributes["comparison_direction"])
-            if None not in pair and self.sizes.assume(direction, pair[0][0], pair[1][0]):  # type: ignore[index]
-                return
-        said = ir.StringAttr(op.attributes["error_message"]).value.partition(" Using the")[0]
+            if a is not None and b is not None:
+                check = direction != "GE" or b.number is None or b.number > 1  # none are computed
+                if check:
+                    self._check(op, _PREDICATES[direction], a, b)
+                if self.sizes.assume(direction, a, b) or check:
+                    return
         raise InputError(
-            f"no kernel keeps this condition on lengths: {said}",
+            f"no kernel checks this condition on lengths: {_said(op)}",
             loc=location_text(op.location, self.program),
             hint="export with a name for each length that calls choose, or a multiple of a name",
         )
 
+    def _check(self, op: Any, predicate: str, a: Length, b: Length) -> None:
+        with ir.InsertionPoint(op), op.location:
+            holds = arith.cmpi(
+                getattr(arith.CmpIPredicate, predicate), self.index(a), self.index(b)
+            )
+            ir.Operation.create(
+                "cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(_said(op))}
+            )
+
     # ---- extents ---------------------------------------------------------------------------------
 
-    def extents(self, value: Any) -> list[Size]:
+    def extents(self, value: Any) -> list[Length]:
         """The extents of a tensor."""
         if value not in self._extents:
             static = shape_of(value)
@@ -166,7 +189,7 @@ class Lengths:
             found = []
             for k, extent in enumerate(static):
                 if not ir.ShapedType.is_dynamic_size(extent):
-                    found.append(Size.of(extent))
+                    found.append(Length.of(extent))
                 elif inferred is not None:
                     found.append(inferred[k])
                 else:
@@ -174,17 +197,17 @@ class Lengths:
             self._extents[value] = found
         return [self.sizes.resolved(size) for size in self._extents[value]]
 
-    def know(self, value: Any, extents: Sequence[Size]) -> Any:
+    def know(self, value: Any, extents: Sequence[Length]) -> Any:
         """The same value, whose extents are known now."""
         self._extents[value] = list(extents)
         return value
 
-    def _extent_of(self, value: Any, k: int) -> Size:
+    def _extent_of(self, value: Any, k: int) -> Length:
         name = f"{len(self._places)}"
         self._places[name] = (value, k)
-        return Size.atom(name)
+        return Length.atom(name)
 
-    def _inferred(self, op: Any) -> list[Size] | None:
+    def _inferred(self, op: Any) -> list[Length] | None:
         """The extents of the first result of an op of StableHLO, where they follow from those of
         its operands."""
         name = op.name.removeprefix("stablehlo.")
@@ -202,15 +225,15 @@ class Lengths:
             if name == "transpose":
                 return [given[k] for k in _listed(op, "permutation")]
             return [s for k, s in enumerate(given) if k not in _listed(op, "dimensions")]
-        if op.regions or name not in _ELEMENTWISE and not name.startswith("chlo."):
+        if op.regions or not (name in _ELEMENTWISE or name.startswith("chlo.")):
             return None
         same = [v for v in op.operands if len(shape_of(v)) == rank]
         return self.extents(same[-1]) if same else None
 
-    def _of_product(self, op: Any) -> list[Size]:
+    def _of_product(self, op: Any) -> list[Length]:
         left, right = (self.extents(value) for value in op.operands)
         numbers = str(op.attributes["dot_dimension_numbers"])
-        dims = {key: _dims(numbers, key) for key in _PRODUCT}
+        dims = {key: shaped.dims(key, numbers) for key in _PRODUCT}
         batch, taken = dims[_PRODUCT[0]], dims[_PRODUCT[0]] + dims[_PRODUCT[2]]
         behind = dims[_PRODUCT[1]] + dims[_PRODUCT[3]]
         return [
@@ -221,7 +244,7 @@ class Lengths:
 
     # ---- values ----------------------------------------------------------------------------------
 
-    def index(self, size: Size) -> Any:
+    def index(self, size: Length) -> Any:
         """A size as a value, at the insertion point."""
         total = None
         for monomial, factor in size.terms:
@@ -241,13 +264,13 @@ class Lengths:
         op, a, b = self.sizes.made[name]
         return getattr(arith, _ON_INDICES[op])(self.index(a), self.index(b))
 
-    def dynamic(self, sizes: Sequence[Size], shape: Sequence[int]) -> list[Any]:
+    def dynamic(self, sizes: Sequence[Length], shape: Sequence[int]) -> list[Any]:
         """Values of those extents that a type leaves open."""
         pairs = zip(sizes, shape, strict=True)
         return [self.index(s) for s, n in pairs if ir.ShapedType.is_dynamic_size(n)]
 
-    def _as_data(self, value: Any, found: Sequence[Size]) -> bool:
-        """Sizes that are computed with: a tensor that is made of extents. Whether there are such."""
+    def _as_data(self, value: Any, found: Sequence[Length]) -> bool:
+        """A tensor of extents for sizes that are computed with; whether there are such."""
         if all(size.number is not None for size in found):
             return False
         uses = [use for use in value.uses if not self._is_counted(use.owner)]
@@ -278,36 +301,37 @@ _PRODUCT = (
     "lhs_batching_dimensions", "rhs_batching_dimensions",
     "lhs_contracting_dimensions", "rhs_contracting_dimensions",
 )  # fmt: skip
+_PREDICATES = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
 _ON_INDICES = {
     "divide": "floordivsi", "remainder": "remsi", "maximum": "maxsi", "minimum": "minsi",
 }  # fmt: skip
 
 
-def _sign(sizes: Sizes, size: Size) -> Size | None:
+def _sign(sizes: LengthFacts, size: Length) -> Length | None:
     low, high = sizes.bounds(size)
-    return ONE if low >= 1 else Size.of(-1) if high <= -1 else ZERO if low == high == 0 else None
+    return ONE if low >= 1 else Length.of(-1) if high <= -1 else ZERO if low == high == 0 else None
 
 
-def _select(sizes: Sizes, chosen: Size, a: Size, b: Size) -> Size | None:
-    if chosen.number is None:
+# of truths, one of which may not be known
+def _select(chosen: Length | None, a: Length | None, b: Length | None) -> Length | None:
+    if chosen is None or chosen.number is None:
         return a if a == b else None
     return a if chosen.number else b
 
 
-def _both(sizes: Sizes, a: Size, b: Size) -> Size | None:
-    if ZERO in (a, b):
-        return ZERO
-    return ONE if a.number and b.number and (a == b == ONE) else None
+def _both(a: Length | None, b: Length | None) -> Length | None:
+    return ZERO if ZERO in (a, b) else ONE if a == b == ONE else None
 
 
-def _either(sizes: Sizes, a: Size, b: Size) -> Size | None:
-    known = {ZERO, ONE}
-    return Size.of(ONE in (a, b)) if {a, b} <= known else None
+def _either(a: Length | None, b: Length | None) -> Length | None:
+    return ONE if ONE in (a, b) else ZERO if a == b == ZERO else None
 
 
-_OTHERS: Mapping[str, Callable[..., Size | None]] = {
-    "negate": lambda sizes, a: ZERO - a, "sign": _sign, "select": _select, "and": _both,
-    "or": _either,
+_OTHERS: Mapping[str, Callable[..., Length | None]] = {
+    "negate": lambda sizes, a: ZERO - a, "sign": _sign,
+}  # fmt: skip
+_TRUTHS: Mapping[str, Callable[..., Length | None]] = {
+    "select": _select, "and": _both, "or": _either,
 }  # fmt: skip
 
 
@@ -315,6 +339,11 @@ def _is_assertion(op: Any) -> bool:
     if op.name != "stablehlo.custom_call" or "error_message" not in op.attributes:
         return False
     return ir.StringAttr(op.attributes["call_target_name"]).value == "shape_assertion"
+
+
+def _said(op: Any) -> str:
+    """An assertion's message without what it says of each length's name."""
+    return ir.StringAttr(op.attributes["error_message"]).value.partition(" Using the")[0]
 
 
 def _is_few(value: Any) -> bool:
@@ -339,8 +368,3 @@ def _constant(number: int) -> Any:
 def _listed(op: Any, name: str) -> list[int]:
     return list(ir.DenseI64ArrayAttr(op.attributes[name]))
 
-
-def _dims(text: str, key: str) -> list[int]:
-    """The list behind a word in the text of an attribute."""
-    found = text.partition(f"{key} = [")[2].partition("]")[0]
-    return [int(n) for n in found.split(",") if n.strip()]

@@ -13,26 +13,27 @@ raises NoForm where a size is not known.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.driver.sizes import ONE, ZERO, Size
-from neptune_mlir.driver.stablehlo_bodies import NoForm, element_of, shape_of, signless
+from neptune_mlir.driver.stablehlo.bodies import NoForm, element_of, shape_of, signless
+from neptune_mlir.driver.stablehlo.polynomials import ONE, ZERO, Length
 from neptune_mlir.ir.bindings import arith, ir, linalg
 
 if TYPE_CHECKING:
-    from neptune_mlir.driver.stablehlo_lengths import Lengths
+    from neptune_mlir.driver.stablehlo.lengths import Lengths
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
-def _kind(sizes: Sequence[Size], element: Any) -> Any:
+def _kind(sizes: Sequence[Length], element: Any) -> Any:
     numbers = [size.number for size in sizes]
     return ir.RankedTensorType.get([_DYNAMIC if n is None else n for n in numbers], element)
 
 
 def _generic(
-    lengths: Lengths, inputs: Sequence[tuple[Any, Any]], sizes: Sequence[Size], element: Any,
+    lengths: Lengths, inputs: Sequence[tuple[Any, Any]], sizes: Sequence[Length], element: Any,
     body: Callable[..., Any],
 ) -> Any:  # fmt: skip
     """A map over all elements of a new tensor, of inputs with their affine maps."""
@@ -76,7 +77,7 @@ def _iota(lengths: Lengths, op: Any) -> Any:
         raise NoForm("numbers without a sign")
 
     def position() -> Any:
-        found = linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)).result
+        found = _position(dim)
         if isinstance(element, ir.IntegerType):
             return arith.index_cast(element, found)
         return arith.sitofp(element, arith.index_cast(ir.IntegerType.get_signless(64), found))
@@ -88,11 +89,14 @@ def _iota(lengths: Lengths, op: Any) -> Any:
 
 
 def _reshape(lengths: Lengths, op: Any) -> Any:
-    value, sizes = op.operands[0], lengths.numbers(op.operands[1])
+    return _reshaped(lengths, op.operands[0], lengths.numbers(op.operands[1]))
+
+
+def _reshaped(lengths: Lengths, value: Any, sizes: Sequence[Length]) -> Any:
     given = lengths.extents(value)
     groups = _groups(given, sizes)
     element = element_of(value)
-    merged = [functools.reduce(Size.__mul__, (given[k] for k in a), ONE) for a, _ in groups]
+    merged = [functools.reduce(Length.__mul__, (given[k] for k in a), ONE) for a, _ in groups]
     if any(len(a) != 1 for a, _ in groups):
         kind = _kind(merged, element)
         reassociation = _indices([a for a, _ in groups])
@@ -114,7 +118,7 @@ def _reshape(lengths: Lengths, op: Any) -> Any:
     return lengths.know(value, sizes)
 
 
-def _groups(given: Sequence[Size], made: Sequence[Size]) -> list[tuple[list[int], list[int]]]:
+def _groups(given: Sequence[Length], made: Sequence[Length]) -> list[tuple[list[int], list[int]]]:
     """Dimensions that are merged, and those that the result of it is split into. Raises NoForm."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
@@ -175,7 +179,7 @@ def _pad(lengths: Lengths, op: Any) -> Any:
     return lengths.know(made.results[0], sizes)
 
 
-def _mixed(lengths: Lengths, sizes: Sequence[Size]) -> tuple[list[Any], Any]:
+def _mixed(lengths: Lengths, sizes: Sequence[Length]) -> tuple[list[Any], Any]:
     """Values of what only calls know, and the attribute of the numbers."""
     static = [_DYNAMIC if size.number is None else size.number for size in sizes]
     return lengths.dynamic(sizes, static), ir.DenseI64ArrayAttr.get(static)
@@ -197,8 +201,8 @@ def _slice(lengths: Lengths, op: Any) -> Any:
 
 
 def _part(
-    lengths: Lengths, value: Any, start: Sequence[Size], sizes: Sequence[Size],
-    step: Sequence[Size], given: Sequence[Size],
+    lengths: Lengths, value: Any, start: Sequence[Length], sizes: Sequence[Length],
+    step: Sequence[Length], given: Sequence[Length],
 ) -> Any:  # fmt: skip
     """A slice that is known to lie inside of a tensor."""
     for a, n, s, extent in zip(start, sizes, step, given, strict=True):
@@ -229,17 +233,73 @@ def _gather(lengths: Lengths, op: Any) -> Any:
             "stablehlo.gather", [op.results[0].type], [value, starts], attributes
         )
         return made.results[0]
-    if len(shape_of(starts)) != 1 or "batching" in numbers or "collapsed" in numbers:
-        raise NoForm("windows whose size only calls know")
-    first = [ZERO] * len(sizes)
-    for dim, start in zip(_dims(numbers, "start_index_map"), lengths.numbers(starts), strict=True):
-        first[dim] = start
-    return _part(lengths, value, first, sizes, [ONE] * len(sizes), lengths.extents(value))
+    if len(shape_of(starts)) == 1 and starts in lengths.known:
+        first = [ZERO] * len(sizes)
+        places = zip(dims("start_index_map", numbers), lengths.numbers(starts), strict=True)
+        for dim, start in places:
+            first[dim] = start
+        part = _part(lengths, value, first, sizes, [ONE] * len(sizes), lengths.extents(value))
+        gone = dims("collapsed_slice_dims", numbers)
+        return _reshaped(lengths, part, [size for k, size in enumerate(sizes) if k not in gone])
+    return _windows(lengths, value, starts, sizes, numbers)
 
 
-def _dims(text: str, key: str) -> list[int]:
-    found = text.partition(f"{key} = [")[2].partition("]")[0]
-    return [int(n) for n in found.split(",") if n.strip()]
+def _windows(
+    lengths: Lengths, value: Any, starts: Any, sizes: Sequence[Length], numbers: str
+) -> Any:  # fmt: skip
+    """Elements of a tensor, each read where its window stands."""
+    word = re.search(r"index_vector_dim = (\d+)", numbers)
+    vector = int(word[1]) if word else 0
+    given = lengths.extents(starts)
+    behind = [k for k in range(len(given)) if k != vector]  # dimensions of the starts
+    mapped, paired = dims("start_index_map", numbers), dims("operand_batching_dims", numbers)
+    gone = [*dims("collapsed_slice_dims", numbers), *paired]
+    inner = [k for k in range(len(sizes)) if k not in gone]
+    offsets = dims("offset_dims", numbers)
+    outer = [k for k in range(len(behind) + len(inner)) if k not in offsets]
+    place = dict(zip(inner, offsets, strict=True))  # in the result, of a dimension in a window
+    batch = dict(zip(behind, outer, strict=True))  # and of one of the starts
+    pairs = dict(zip(paired, dims("start_indices_batching_dims", numbers), strict=True))
+    made = dict(zip(outer, (given[k] for k in behind), strict=True))
+    made.update({place[k]: sizes[k] for k in inner})
+    result = [made[k] for k in range(len(made))]
+    extents = lengths.extents(value)
+
+    def read(j: int) -> tuple[Any, Any]:
+        at = [
+            ir.AffineExpr.get_constant(j) if k == vector else ir.AffineExpr.get_dim(batch[k])
+            for k in range(len(given))
+        ]
+        return starts, ir.AffineMap.get(len(result), 0, at)
+
+    most = [lengths.index(extent - size) for extent, size in zip(extents, sizes, strict=True)]
+    zero = lengths.index(ZERO)
+
+    def element(*found: Any) -> Any:
+        at = []
+        for k in range(len(sizes)):
+            dim = batch[pairs[k]] if k in pairs else place.get(k)
+            position = zero if dim is None else _position(dim)
+            if k in mapped and extents[k] != sizes[k]:
+                start = arith.index_cast(ir.IndexType.get(), found[mapped.index(k)])
+                start = arith.minsi(arith.maxsi(start, zero), most[k])
+                position = start if dim is None else arith.addi(start, position)
+            at.append(position)
+        kind = element_of(value)
+        return ir.Operation.create("tensor.extract", [kind], [value, *at]).results[0]
+
+    inputs = [read(j) for j in range(len(mapped))]
+    return _generic(lengths, inputs, result, element_of(value), element)
+
+
+def _position(dim: int) -> Any:
+    return linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)).result
+
+
+def dims(key: str, text: str) -> list[int]:
+    """The list behind a word in the text of an attribute."""
+    found = re.search(rf"\b{key} = \[([^\]]*)\]", text)
+    return [int(n) for n in found[1].split(",") if n.strip()] if found else []
 
 
 FORMS: Mapping[str, Callable[[Any, Any], Any]] = {
