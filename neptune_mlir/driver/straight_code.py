@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from neptune_mlir.dialects.context import load_dialects_of, make_context
-from neptune_mlir.driver import stablehlo_forms
+from neptune_mlir.driver.stablehlo import forms, lengths
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import arith, diagnostic_lines, ir, lock, passmanager
 
@@ -46,6 +46,8 @@ def straightened(text: str, name: str, register: Callable[[Any], None] | None = 
             raise InputError("\n".join(diagnostic_lines(error, name))) from None
         changed = False
         for operation in module.body.operations:
+            if "get_dimension_size" in text and operation.operation.name == "func.func":
+                changed |= lengths.with_extents(operation.operation, name)
             changed |= _straighten(operation.operation)
         return str(module.operation.get_asm(enable_debug_info=True)) if changed else text
 
@@ -65,7 +67,7 @@ def _straighten(op: Any) -> bool:
         return _select(op) or changed
     if op.name == "stablehlo.slice" and 0 in list(op.results[0].type.shape):
         return _from_start(op)
-    return stablehlo_forms.rewrite(op) or changed
+    return forms.rewrite(op) or changed
 
 
 def _from_start(op: Any) -> bool:

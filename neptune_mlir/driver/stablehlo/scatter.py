@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.driver.limits import PAIRS
-from neptune_mlir.driver.stablehlo_bodies import (
+from neptune_mlir.driver.stablehlo.bodies import (
     NoForm,
     element_of,
     made,
@@ -20,7 +20,7 @@ from neptune_mlir.driver.stablehlo_bodies import (
     signless,
     spread,
 )
-from neptune_mlir.driver.stablehlo_ops import (
+from neptune_mlir.driver.stablehlo.ops import (
     as_before,
     as_signless,
     compared,

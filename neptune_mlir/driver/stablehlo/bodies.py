@@ -158,14 +158,14 @@ def negated(value: Any) -> Any:
 
 
 def _compare(op: Any, left: Any, right: Any) -> Any:
-    direction = _word(op.attributes["comparison_direction"])
+    direction = word(op.attributes["comparison_direction"])
     sort = _sort_of(op.operands[0])
     predicate = _PREDICATES[direction][min(sort, 1)]
     if sort == 2 and direction not in ("EQ", "NE"):
         raise NoForm("an order of numbers without a sign")  # which no term has
     if sort:
         return arith.cmpi(getattr(arith.CmpIPredicate, predicate), left, right)
-    total = "compare_type" in op.attributes and _word(op.attributes["compare_type"]) == "TOTALORDER"
+    total = "compare_type" in op.attributes and word(op.attributes["compare_type"]) == "TOTALORDER"
     if total and direction not in ("LT", "GT", "EQ"):
         raise NoForm(f"{direction} of all floats in one order")
     less = arith.cmpf(getattr(arith.CmpFPredicate, predicate.upper()), left, right)
@@ -181,6 +181,6 @@ def _compare(op: Any, left: Any, right: Any) -> Any:
     return arith.ori(less, arith.andi(is_nan, is_number))
 
 
-def _word(attribute: Any) -> str:
+def word(attribute: Any) -> str:
     """The word of an attribute like `#stablehlo<comparison_direction LT>`."""
     return str(attribute).rstrip(">").split()[-1]

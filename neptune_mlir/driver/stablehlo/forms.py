@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from neptune_mlir.driver.stablehlo_bodies import (
+from neptune_mlir.driver.stablehlo.bodies import (
     NoForm,
     element_of,
     made,
@@ -28,7 +28,7 @@ from neptune_mlir.driver.stablehlo_bodies import (
     shape_of,
     spread,
 )
-from neptune_mlir.driver.stablehlo_ops import (
+from neptune_mlir.driver.stablehlo.ops import (
     as_before,
     as_signless,
     compared,
@@ -40,7 +40,7 @@ from neptune_mlir.driver.stablehlo_ops import (
     select_of,
     slice_of,
 )
-from neptune_mlir.driver.stablehlo_scatter import scatter
+from neptune_mlir.driver.stablehlo.scatter import scatter
 from neptune_mlir.ir.bindings import arith, ir
 
 WINDOW = 64  # places of a window that are written out

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.driver.stablehlo_bodies import NoForm, element_of, made, shape_of, signless
+from neptune_mlir.driver.stablehlo.bodies import NoForm, element_of, made, shape_of, signless
 from neptune_mlir.ir.bindings import ir
 
 
