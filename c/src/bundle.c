@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char magic[] = "neptune-bundle-1\n";
-enum { MAGIC = 17, DIGEST = 32, START = MAGIC + DIGEST, ABI = 2 };
+enum { MAGIC = 17, DIGEST = 32, START = MAGIC + DIGEST, ABI = 3 };
 
 static neptune_status damaged(void) {
   return np_fail(NEPTUNE_BAD_FILE, "not a compiled bundle, or a damaged one; compile it again");

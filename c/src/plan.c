@@ -128,13 +128,49 @@ static neptune_status make_tables(np_arena *arena, const np_json *root, np_plan 
   return NEPTUNE_OK;
 }
 
+/* ["shared", k] becomes a copy of entry k of `shared`, which has the same items. */
+static neptune_status resolve(np_json *item, const np_json *shared, size_t known) {
+  if (item->kind != NP_ARRAY && item->kind != NP_OBJECT)
+    return NEPTUNE_OK;
+  if (item->kind == NP_ARRAY && item->count == 2 && item->items[0].kind == NP_STRING &&
+      strcmp(item->items[0].string, "shared") == 0) {
+    const np_json *place = &item->items[1];
+    if (place->kind != NP_INT || place->integer < 0 || (size_t)place->integer >= known)
+      return wrong("an expression that is shared with none before it");
+    *item = shared->items[place->integer];
+    return NEPTUNE_OK;
+  }
+  neptune_status status = NEPTUNE_OK;
+  for (size_t k = 0; !status && k < item->count; ++k)
+    status = resolve(&item->items[k], shared, known);
+  return status;
+}
+
+/* What expressions share is written once, in a list in which an entry names those before it. */
+static neptune_status resolve_all(const np_json *root) {
+  static const char *const lists[] = {"buffers", "launches", "equal"};
+  const np_json *shared = np_get_kind(root, "shared", NP_ARRAY);
+  size_t known = shared ? shared->count : 0;
+  neptune_status status = NEPTUNE_OK;
+  for (size_t k = 0; !status && k < known; ++k)
+    status = resolve(&shared->items[k], shared, k);
+  for (size_t k = 0; !status && k < sizeof lists / sizeof *lists; ++k) {
+    const np_json *list = np_get_kind(root, lists[k], NP_ARRAY);
+    for (size_t n = 0; !status && list && n < list->count; ++n)
+      status = resolve(&list->items[n], shared, known);
+  }
+  return status;
+}
+
 neptune_status np_read_plan(np_arena *arena, const np_json *text, np_plan *plan) {
   if (!text || text->kind != NP_STRING)
     return wrong("there is none");
   const np_json *root = np_parse(arena, text->string, strlen(text->string));
   if (!root)
     return NEPTUNE_BAD_FILE;
-  neptune_status status = make_tables(arena, root, plan);
+  neptune_status status = resolve_all(root);
+  if (!status)
+    status = make_tables(arena, root, plan);
   if (!status)
     status = read_arguments(arena, np_get(root, "arguments"), plan);
   if (!status && plan->constants)

@@ -26,7 +26,7 @@ _DIGEST = 32
 
 # What code and runtime agree on beyond the format: what a kernel receives and in which order,
 # the operands of a plan's launches, its expressions. docs/runtime.md describes it.
-ABI = 2
+ABI = 3
 
 _DATA_ALIGNMENT = 64
 

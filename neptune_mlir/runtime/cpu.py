@@ -19,7 +19,7 @@ from neptune_mlir.runtime.checks import check, check_array, check_equal
 from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared, RepeatedCall
 from neptune_mlir.runtime.cpu_entry import NativeEntry
 from neptune_mlir.runtime.loader import check_machine, load
-from neptune_mlir.runtime.plan import Argument, Expression, Plan, evaluate
+from neptune_mlir.runtime.plan import Argument, Expression, Numbers, Plan, evaluate
 
 _CALLS_LIMIT = 1024  # signatures whose calls are kept
 
@@ -107,9 +107,8 @@ class CpuExecutable:
         check_equal(self.plan, shapes, scalars)
         loaded = self._load(shapes, scalars, count)
         plan = loaded.plan
-        sizes = [
-            tuple(int(evaluate(e, shapes, scalars, count)) for e in b.shape) for b in plan.buffers
-        ]
+        value = Numbers(shapes, scalars, count).of
+        sizes = [tuple(int(value(e)) for e in b.shape) for b in plan.buffers]
         arrays = {("argument", k): v for k, v in enumerate(views) if v}
         arrays |= {("constant", k): v for k, v in enumerate(loaded.constants)}
         targets = _targets(plan, outs, sizes, arrays)

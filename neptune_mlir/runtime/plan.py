@@ -11,7 +11,9 @@ which grid, in order. Sizes and scalars are expressions, small prefix lists:
     ["ceildiv", E, E]        and add sub mul div floordiv mod min max, lt le eq ne and or,
                              select (condition, then, else), neg, int, float, exp, log, sqrt
 
-so `["ceildiv", ["dim", 0, 2], 64]` is ceil(extent 2 of argument 0 / 64).
+so `["ceildiv", ["dim", 0, 2], 64]` is ceil(extent 2 of argument 0 / 64). Expressions are graphs: of
+a plan for decoding 9000 nodes are 100 that differ. In JSON what several share is written once, in a
+list of the plan, and `["shared", 3]` is entry 3 of it; an entry names only those before it.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from __future__ import annotations
 import json
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 Expression = Any  # int | float | list
@@ -101,22 +104,26 @@ class Plan:
         return tables[kind][number]
 
     def to_json(self) -> str:
-        data = asdict(self)
+        data = {**vars(self), "arguments": [vars(a) for a in self.arguments],
+                "constants": [vars(c) for c in self.constants]}  # fmt: skip
         if not self.constants:
             del data["constants"]
         if not self.in_place:
             del data["in_place"]
+        data["buffers"] = [dict(vars(b)) for b in self.buffers]
         for buffer in data["buffers"]:
             if buffer["pitch"] == 1:
                 del buffer["pitch"]
+        data["launches"] = [dict(vars(x)) for x in self.launches]
         for launch in data["launches"]:
             if not launch["of_mask"]:
                 del launch["of_mask"]
-        return json.dumps(data, sort_keys=True)
+        data, shared = _with_references(data)
+        return json.dumps({**data, "shared": shared} if shared else data, sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        data = json.loads(text)
+        data = _with_objects(json.loads(text))
         return Plan(
             entry=data["entry"],
             arguments=tuple(
@@ -173,25 +180,99 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "log": math.log,
     "sqrt": math.sqrt,
 }
+_HEADS = [[head] for head in _OPERATIONS]
+
+
+def _with_references(data: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """The data of a plan without what expressions share, and a list of that."""
+    alike: dict[Any, list[Any]] = {}  # by what they are made of: lists, each once
+    known: dict[int, tuple[Any, list[Any]]] = {}
+
+    def joined(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {name: joined(value) for name, value in item.items()}
+        if not isinstance(item, (list, tuple)):
+            return item
+        if id(item) not in known:
+            parts = [joined(part) for part in item]
+            key = tuple(id(p) if isinstance(p, (list, dict)) else (type(p), p) for p in parts)
+            known[id(item)] = item, alike.setdefault(key, parts)
+        return known[id(item)][1]
+
+    graph = joined(data)
+    users = Counter(id(p) for item in alike.values() for p in item if isinstance(p, list))
+    shared: list[Any] = []
+    places: dict[int, int] = {}
+
+    def written(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {name: written(value) for name, value in item.items()}
+        if not isinstance(item, list):
+            return item
+        if users[id(item)] < 2 or item[:1] not in _HEADS:
+            return [written(part) for part in item]
+        if id(item) not in places:
+            parts = [written(part) for part in item]
+            places[id(item)] = len(shared)
+            shared.append(parts)
+        return ["shared", places[id(item)]]
+
+    return written(graph), shared
+
+
+def _with_objects(data: dict[str, Any]) -> dict[str, Any]:
+    """The data of a plan in which a shared expression is one object."""
+    shared: list[Any] = []
+
+    def read(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {name: read(value) for name, value in item.items()}
+        if not isinstance(item, list):
+            return item
+        return shared[item[1]] if item[:1] == ["shared"] else [read(part) for part in item]
+
+    for expression in data.pop("shared", ()):
+        shared.append(read(expression))
+    return read(data)
+
+
+class Numbers:
+    """Values of expressions for one call. What many of them are made of (the number of chunks of a
+    stream is in grids, shapes and conditions) is computed once, where it is one object."""
+
+    def __init__(
+        self, shapes: Sequence[Any], scalars: Sequence[Any], multiprocessors: int | None = None
+    ):
+        """`shapes[k]` and `scalars[k]` belong to argument k, `multiprocessors` to the device."""
+        self._shapes, self._scalars, self._multiprocessors = shapes, scalars, multiprocessors
+        self._known: dict[int, tuple[Expression, Any]] = {}  # by id; the expression keeps its own
+
+    def of(self, expression: Expression) -> Any:
+        """The value of an expression."""
+        if not isinstance(expression, (list, tuple)):
+            return expression
+        found = self._known.get(id(expression))
+        if found is None:
+            value = self._compute(*expression)
+            found = self._known[id(expression)] = expression, value
+        return found[1]
+
+    def _compute(self, head: str, *rest: Any) -> Any:
+        if head == "dim":
+            return self._shapes[rest[0]][rest[1]]
+        if head == "argument":
+            return self._scalars[rest[0]]
+        if head == "multiprocessors":
+            return self._multiprocessors
+        return _OPERATIONS[head](*map(self.of, rest))
 
 
 def evaluate(
     expression: Expression, shapes: Sequence[Any], scalars: Sequence[Any],
     multiprocessors: int | None = None,
 ) -> Any:  # fmt: skip
-    """The value of an expression; `shapes[k]` and `scalars[k]` belong to argument k, and
-    `multiprocessors` to the device."""
-    if not isinstance(expression, (list, tuple)):
-        return expression
-    head, *rest = expression
-    if head == "dim":
-        return shapes[rest[0]][rest[1]]
-    if head == "argument":
-        return scalars[rest[0]]
-    if head == "multiprocessors":
-        return multiprocessors
-    values = (evaluate(e, shapes, scalars, multiprocessors) for e in rest)
-    return _OPERATIONS[head](*values)
+    """The value of one expression (see `Numbers`)."""
+    return Numbers(shapes, scalars, multiprocessors).of(expression)
 
 
 def describe(expression: Expression, names: Sequence[str]) -> str:

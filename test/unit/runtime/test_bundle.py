@@ -52,7 +52,7 @@ def test_another_abi_is_refused(bundle, monkeypatch):
     monkeypatch.setattr(bundles, "ABI", bundles.ABI + 1)
     newer = bundle.to_bytes()
     monkeypatch.undo()
-    with pytest.raises(ToolError, match=r"made for ABI 3 of the runtime, which has 2"):
+    with pytest.raises(ToolError, match=r"made for ABI 4 of the runtime, which has 3"):
         Bundle.from_bytes(newer)
 
 

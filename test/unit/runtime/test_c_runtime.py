@@ -92,8 +92,8 @@ def test_damaged_files_are_refused(built, attention, tmp_path):
 
 
 def test_another_abi_is_refused(built, attention, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundles, "ABI", 3)
-    said = "the bundle was made for ABI 3 of the runtime, which has 2; compile it again"
+    monkeypatch.setattr(bundles, "ABI", 4)
+    said = "the bundle was made for ABI 4 of the runtime, which has 3; compile it again"
     assert status(built, tmp_path, attention.to_bytes()) == ("BAD_ABI", said)
 
 
@@ -147,6 +147,10 @@ def test_plans_that_contradict_themselves(built, attention, tmp_path):
     made = replace(attention, plan=FakePlan(json.dumps(plan)))
     found, said = status(built, tmp_path, made.to_bytes())
     assert found == "BAD_FILE" and "an operand of a launch that names nothing" in said
+    plan = json.loads(attention.plan.to_json()) | {"shared": [["add", 1, ["shared", 0]]]}
+    made = replace(attention, plan=FakePlan(json.dumps(plan)))
+    found, said = status(built, tmp_path, made.to_bytes())
+    assert found == "BAD_FILE" and "that is shared with none before it" in said
     found, said = status(built, tmp_path, replace(attention, plan=FakePlan("[")).to_bytes())
     assert found == "BAD_FILE" and said == "no JSON at byte 1: an early end"
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from neptune_mlir.errors import ArgumentError, ToolError
+from neptune_mlir.runtime import plan as plans
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu_entry import word
 from neptune_mlir.runtime.parameters import c_scalar
@@ -15,6 +16,7 @@ from neptune_mlir.runtime.plan import (
     Argument,
     Buffer,
     Launch,
+    Numbers,
     Plan,
     describe,
     evaluate,
@@ -49,6 +51,25 @@ def test_a_launch_says_that_it_is_of_a_mask():
     assert Plan.from_json(of_mask.to_json()) == of_mask
     assert of_mask.to_json().count('"of_mask": true') == 1
     assert "of_mask" not in PLAN.to_json()
+
+
+def test_what_expressions_share_is_written_and_computed_once(monkeypatch):
+    """A number that doubles forty times by an addition to itself: a tree of 2^40 nodes."""
+    grown = ["dim", 0, 0]
+    for _ in range(40):
+        grown = ["add", grown, grown]
+    launch = replace(PLAN.launches[0], grid=(grown,), operands=(["value", "index", grown],))
+    plan = replace(PLAN, buffers=(Buffer("f32", (grown,)),), launches=(launch,))
+    text = plan.to_json()
+    assert len(text) < 2500 and text.count('"add"') == 40
+    again = Plan.from_json(text)
+    assert again.to_json() == text
+    (read,) = again.launches[0].grid
+    assert read is again.buffers[0].shape[0] and read[1] is read[2]
+    added, count = [], plans._OPERATIONS["add"]
+    monkeypatch.setitem(plans._OPERATIONS, "add", lambda a, b: added.append(1) or count(a, b))
+    value = Numbers([(3, 4)], [None]).of
+    assert value(read) == value(again.launches[0].operands[0][2]) == 3 << 40 and len(added) == 40
 
 
 def test_multiprocessors_are_the_device_s():
