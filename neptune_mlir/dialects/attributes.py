@@ -262,7 +262,8 @@ IN_ORDER = Attribute(
 MERGED_ROWS = Attribute(
     "merged_rows", NUMBER, "func.func",
     "two axes are one of so many rows (0: only a call knows)",
-    writers=("transforms.fusion.merge_rows",), readers=("pipelines.lowering",),
+    writers=("transforms.fusion.merge_rows",),
+    readers=("pipelines.lowering", "transforms.fusion.reshaped_reads"),
 )  # fmt: skip
 SPREADS = Mark(
     "spreads", MARK, "func.func",

@@ -27,6 +27,7 @@ from typing import Any
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import is_access, lookups
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import MERGED_ROWS
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
 from neptune_mlir.dialects.program import NestProgram, defining_op, top_level_op
 from neptune_mlir.ir.bindings import ir
@@ -35,7 +36,10 @@ _EXPAND, _COLLAPSE = "tensor.expand_shape", "tensor.collapse_shape"
 
 
 def straightened(program: NestProgram, nest: Nest) -> Term:
-    """The body of a nest with such reads replaced."""
+    """The body of a nest with such reads replaced. (Rows that `merge-rows` made of two axes stay
+    those of a view: a tile of rows that are read by quotients would lie within one.)"""
+    if MERGED_ROWS.on(program.function.operation):
+        return nest.body
     extents = dict(enumerate(nest.domain))
     table: dict[Term, Term] = {}
     for read in T.reads(nest.body):
