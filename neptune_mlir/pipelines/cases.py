@@ -333,6 +333,7 @@ def merged_rows(module: Any, rows: int) -> tuple[Case, ...]:
         taken = (
             c for c in cases
             if (large if c.spare else c.rows == least or (large and c.rows >= PORTABLE))
+            and (wide or c.rows >= least or c.is_for_portable)  # not tiles of which a call has more
         )  # fmt: skip
         cases = [replace(c, condition=ANY_CALL) for c in taken]
     return tuple(cases)

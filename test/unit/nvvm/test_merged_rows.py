@@ -55,6 +55,9 @@ PROGRAMS = {
     "window": lambda: ops.attention(
         head_dim=DIM, group=2, causal=True, window=20, softcap=10.0, dtype="f16", return_lse=True
     ),
+    "32 queries": lambda: ops.attention(
+        head_dim=DIM, group=4, q_len=32, causal=True, dtype="f16"
+    ),
     "three": lambda: ops.attention(head_dim=DIM, group=4, q_len=3, causal=True, dtype="f16"),
     "paged": lambda: ops.paged_attention(
         head_dim=DIM, page_size=16, group=4, q_len=None, dtype="f16"
@@ -141,6 +144,11 @@ def test_masks_at_both_ends(kind):
 
 
 def test_rows_that_the_program_knows():
+    """All rows of a group are one tile, as where a call says how many there are: views of known
+    extents are no reads by quotients, within which a tile would lie. Tiles of half of them, of
+    which a call has twice as many, have no kernels."""
+    found = variants("32 queries")
+    assert list(found) == [(128, CHUNKS), (128, "streamed")] and all(map(is_special, found.values()))
     kernel = kernel_of("three", (16, CHUNKS), "sm_80")
     q, k, v = f16(1, 8, 3, DIM), f16(2, 2, 40, DIM)[:1], f16(3, 2, 40, DIM)[:1]
     close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
