@@ -19,7 +19,7 @@ from neptune_mlir.runtime.checks import check, check_array, check_equal
 from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared, RepeatedCall
 from neptune_mlir.runtime.cpu_entry import NativeEntry
 from neptune_mlir.runtime.loader import check_machine, load
-from neptune_mlir.runtime.plan import Argument, Expression, Numbers, Plan, evaluate
+from neptune_mlir.runtime.plan import Argument, Evaluation, Expression, Plan, evaluate
 
 _CALLS_LIMIT = 1024  # signatures whose calls are kept
 
@@ -107,7 +107,7 @@ class CpuExecutable:
         check_equal(self.plan, shapes, scalars)
         loaded = self._load(shapes, scalars, count)
         plan = loaded.plan
-        value = Numbers(shapes, scalars, count).of
+        value = Evaluation(shapes, scalars, count).of
         sizes = [tuple(int(value(e)) for e in b.shape) for b in plan.buffers]
         arrays = {("argument", k): v for k, v in enumerate(views) if v}
         arrays |= {("constant", k): v for k, v in enumerate(loaded.constants)}

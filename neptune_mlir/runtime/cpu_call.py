@@ -23,7 +23,7 @@ from neptune_mlir.runtime.arrays import (
 from neptune_mlir.runtime.checks import check_elements
 from neptune_mlir.runtime.cpu_entry import NativeEntry, word
 from neptune_mlir.runtime.libraries import host_results
-from neptune_mlir.runtime.plan import Numbers, Plan
+from neptune_mlir.runtime.plan import Evaluation, Plan
 
 Arrays = Mapping[tuple[str, int], ArrayView]
 
@@ -143,7 +143,7 @@ class CpuCall:
             for k, a in enumerate(self._plan.arguments)
         ]
 
-        value = Numbers(shapes, scalars, self.count).of
+        value = Evaluation(shapes, scalars, self.count).of
         for launch, at in zip(self._plan.launches, record.launches, strict=True):
             grid = [int(value(e)) for e in launch.grid]
             values = [word(o[1], value(o[2])) for o in launch.operands if o[0] == "value"]

@@ -13,7 +13,7 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, reshaped_strides
 from neptune_mlir.runtime.checks import check_array, check_elements
 from neptune_mlir.runtime.gpu_arrays import SIZES, are_apart, repeats_elements
-from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Numbers, Plan
+from neptune_mlir.runtime.plan import Argument, Buffer, Evaluation, Launch, Plan
 
 # each array of the workspace starts at a multiple of this many bytes, as allocators' memory does
 WORKSPACE_ALIGNMENT = 256
@@ -65,7 +65,7 @@ class Sizes:
     def __init__(
         self, plan: Plan, shapes: Sequence[Any], scalars: Sequence[Any], multiprocessors: int
     ):
-        value = Numbers(shapes, scalars, multiprocessors).of
+        value = Evaluation(shapes, scalars, multiprocessors).of
         self.buffers: list[Shape] = [tuple(int(value(e)) for e in b.shape) for b in plan.buffers]
         made = {root(plan, reference) for reference in plan.results}
         self.offsets: dict[int, int] = {}

@@ -236,7 +236,7 @@ def _with_objects(data: dict[str, Any]) -> dict[str, Any]:
     return read(data)
 
 
-class Numbers:
+class Evaluation:
     """Values of expressions for one call. What many of them are made of (the number of chunks of a
     stream is in grids, shapes and conditions) is computed once, where it is one object."""
 
@@ -271,8 +271,8 @@ def evaluate(
     expression: Expression, shapes: Sequence[Any], scalars: Sequence[Any],
     multiprocessors: int | None = None,
 ) -> Any:  # fmt: skip
-    """The value of one expression (see `Numbers`)."""
-    return Numbers(shapes, scalars, multiprocessors).of(expression)
+    """The value of one expression (see `Evaluation`)."""
+    return Evaluation(shapes, scalars, multiprocessors).of(expression)
 
 
 def describe(expression: Expression, names: Sequence[str]) -> str:

@@ -15,8 +15,8 @@ from neptune_mlir.runtime.plan import (
     NUMBERS,
     Argument,
     Buffer,
+    Evaluation,
     Launch,
-    Numbers,
     Plan,
     describe,
     evaluate,
@@ -68,7 +68,7 @@ def test_what_expressions_share_is_written_and_computed_once(monkeypatch):
     assert read is again.buffers[0].shape[0] and read[1] is read[2]
     added, count = [], plans._OPERATIONS["add"]
     monkeypatch.setitem(plans._OPERATIONS, "add", lambda a, b: added.append(1) or count(a, b))
-    value = Numbers([(3, 4)], [None]).of
+    value = Evaluation([(3, 4)], [None]).of
     assert value(read) == value(again.launches[0].operands[0][2]) == 3 << 40 and len(added) == 40
 
 
