@@ -24,6 +24,7 @@ from typing import Any
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import INTERLEAVES, Layout, interleaved, layout_of
 from neptune_mlir.analysis.tiles import (
+    extent_multiple,
     factor_type,
     foralls,
     load_window,
@@ -91,6 +92,8 @@ def _in_whole(load: Any) -> bool:
     inner = None if window is None else window.offsets[-1]
     if inner is None or window.dims[-1] != len(window.offsets) - 1:
         return False
+    if extent_multiple(window.tensor, -1) % INTERLEAVES:
+        return False  # what is behind the last 16 of a row is not brought
     first = inner if isinstance(inner, int) else multiple_of(inner)
     return first % INTERLEAVES == 0 and window.shape[-1] % INTERLEAVES == 0
 

@@ -10,8 +10,8 @@ tensor once costs what its bytes do; each element is multiplied hundreds of time
 
 `z` has the shape of `x`; its rows begin at multiples of 128 bytes (choice `pitched`), so that those
 of a box lie in one line of the cache each, and the copy engine fills with zeros what is behind
-their ends. A tensor that another kernel of the program
-makes for kernels alone is written so, and not copied.
+their ends. A tensor that another kernel of the program makes for kernels alone is written so, and
+not copied, also where only a call knows how long its rows are.
 
 Part of `tile` (option `warp_groups`).
 """
@@ -39,7 +39,7 @@ from neptune_mlir.transforms.registry import remark
 WORTH = 64
 LEAST_WORK = 1 << 28
 UNKNOWN = 1024  # an extent that only a call knows
-SIZES = {"f16": 2, "bf16": 2}
+SIZES = {"f16": 2, "bf16": 2, T.FLOAT8: 1}
 
 
 def align_factors(function: Any, kernels: list[Any]) -> None:
@@ -78,14 +78,18 @@ def _unaligned(op: Any, sizes: dict[str, int]) -> Iterator[Any]:
             if not size:
                 yield None
             elif kind.is_dynamic_dim(kind.rank - 1) or kind.shape[-1] * size % CHUNK:
-                yield tensor if _may_move(read, kind, work) else None
+                made_so = _is_made_for_kernels(tensor) and _is_plain(read)
+                yield tensor if made_so or _may_move(read, kind, work) else None
 
 
 def _may_move(read: Term, kind: Any, work: int) -> bool:
-    plain = all(index.op == "index" for index in read.args)
-    if not plain or not kind.has_static_shape or kind.rank < 2:
+    if not _is_plain(read) or not kind.has_static_shape or kind.rank < 2:
         return False
     return work >= max(LEAST_WORK, WORTH * prod(kind.shape))
+
+
+def _is_plain(read: Term) -> bool:
+    return all(index.op == "index" for index in read.args)
 
 
 def _is_made_for_kernels(tensor: Any) -> bool:

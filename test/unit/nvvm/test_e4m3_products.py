@@ -62,6 +62,25 @@ def test_attention_is_as_exact_as_its_weights(kind, causal):
     assert sum(block.products for block in made.blocks) > 8
 
 
+@functools.cache
+def kernel_of_any_length():
+    return Specialised(ops.e4m3_attention(head_dim=DIM))
+
+
+@pytest.mark.parametrize("keys", [256, 250, 33])
+def test_numbers_of_keys_that_a_call_knows(keys):
+    """Rows of the copied values begin at multiples of 128 bytes, whatever their length is."""
+    generator, made = np.random.default_rng(0), kernel_of_any_length()
+    q, k, v = (generator.standard_normal((1, 2, n, DIM)).astype(E4M3) for n in (ROWS, keys, keys))
+    found = made(*(x.view(np.uint8) for x in (q, k, v))).astype(np.float64)
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    s = np.einsum("bhid,bhjd->bhij", q, k) * DIM**-0.5
+    w = np.exp(s - s.max(-1, keepdims=True))
+    wanted = w / w.sum(-1, keepdims=True) @ v
+    assert np.linalg.norm(found - wanted) < 0.025 * np.linalg.norm(wanted)
+    assert [b.pitch for b in made.plan.buffers] == [128, 1]
+
+
 def test_values_are_copied_with_keys_along_rows():
     copied, attention = kernel(False).plan.launches
     assert copied.kernel != attention.kernel
