@@ -406,7 +406,8 @@ class _Run:
         self._positions: dict[Any, Array] = {}
 
     def prepare(self, many: Sequence[Sequence[Any]]) -> None:
-        self.batch([arguments for arguments in many if id(arguments) not in self.known])
+        missing = {id(arguments): arguments for arguments in many}
+        self.batch([arguments for k, arguments in missing.items() if k not in self.known])
 
     def batch(self, many: Sequence[Sequence[Any]]) -> list[Array]:
         """The results on several inputs, which the first dimension counts."""
