@@ -276,17 +276,12 @@ def emit_text(
         if lowering.has_variants:
             from neptune_mlir.pipelines import gpu
 
-            def plan_of(lowering: Lowering) -> Any:
-                lowered = lowering.copy()
-                pipeline.emit_tiles(lowered.module, pipeline.EMITS[0], entry, **chip)
-                return gpu.plan_of(lowered.module)
-
             lowering, variants = program.images(lowering, str(lowering.module), target)
-            plan = plan_of(lowering)
+            plan = gpu.sketch(lowering.module, target, entry)
             names = [argument.name for argument in plan.arguments]
             conditions = Conditions(plan)
             for case, variant in variants:
-                when = conditions.of(case, plan_of(variant))
+                when = conditions.of(case, gpu.sketch(variant.module, target, entry))
                 if when is not None:
                     texts[f"calls where {describe(when, names)}"] = shown(variant)
         mark = ";" if level == "llvm" else "//"

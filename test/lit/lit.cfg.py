@@ -26,23 +26,19 @@ config.environment["PATH"] = os.pathsep.join(
     [os.path.dirname(sys.executable), os.environ.get("PATH", "")]
 )
 config.environment["NEPTUNE_TUNING"] = "none"  # a user's table is no test's
+if "NEPTUNE_VERDICTS" in os.environ:
+    config.environment["NEPTUNE_VERDICTS"] = os.environ["NEPTUNE_VERDICTS"]
 config.environment["NEPTUNE_CACHE_DIR"] = os.path.join(config.test_exec_root, "Output", "cache")
-
-
-# a server that runs the tools, if test_lit.py has started one
-server = os.environ.get("NEPTUNE_TOOL_SERVER")
-client = os.path.join(root, "test", "support", "tool_client.py")
-python = f"{sys.executable} -I -S {client} {server}" if server else f"{sys.executable} -m"
 
 
 def tool(name: str, module: str) -> None:
     """`name` as a command word of a RUN line runs `module`; in a path it stays as it is."""
-    config.substitutions.append((rf"(?<![^|;&(\s]){name}(?=\s|$)", f"{python} {module}"))
+    config.substitutions.append((rf"(?<![^|;&(\s]){name}(?=\s|$)", f"{sys.executable} -m {module}"))
 
 
 tool("neptune-opt", "neptune_mlir.cli.opt")
 tool("neptune", "neptune_mlir.cli.main")
-tool("filecheck", "filecheck.main" if server else "filecheck")
+tool("filecheck", "filecheck")
 config.substitutions.append(("%python", sys.executable))
 
 for package in ("torch", "torch_mlir", "z3", "triton"):

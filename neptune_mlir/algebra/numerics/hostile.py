@@ -253,16 +253,23 @@ def cases(
     given = [np.asarray(a) for a in arguments]
     labels = tuple(names) or tuple(f"argument {k}" for k in range(len(given)))
     roles = tuple(roles) or ("",) * len(given)
+    generator = np.random.default_rng(seed)  # (of which each case sets the state)
     for name, changes in _changes(tuple(a.shape for a in given), tuple(dtypes), labels, roles):
         if only is None or name in only:
-            numbers: Any = [seed, *name.encode()]
-            if seed < 1 << 32:  # the same stream: NumPy turns each number of a list into an array
-                numbers = np.array(numbers, np.uint32)
-            generator = np.random.default_rng(numbers)
+            generator.bit_generator.state = _beginning(seed, name)
             made = list(given)
             for k, form in changes.items():
                 made[k] = form(generator, given[k].shape)
             yield HostileCall(name, tuple(made))
+
+
+@functools.lru_cache(maxsize=1 << 13)  # it takes longer than most forms; setting it does not
+def _beginning(seed: int, name: str) -> Any:
+    """The state in which a generator begins a case."""
+    numbers: Any = [seed, *name.encode()]
+    if seed < 1 << 32:  # the same stream: NumPy turns each number of a list into an array
+        numbers = np.array(numbers, np.uint32)
+    return np.random.default_rng(numbers).bit_generator.state
 
 
 @functools.lru_cache(maxsize=16)  # the same for each of many seeds

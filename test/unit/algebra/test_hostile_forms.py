@@ -103,3 +103,20 @@ def test_imports_no_mlir():
         "assert not any(n.startswith(('torch_mlir', 'mlir')) for n in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("seed", [0, 11, 1 << 40])
+def test_each_case_has_numbers_of_its_own(seed):
+    """The same whatever cases are drawn before it, or in another program."""
+    given = [np.zeros(SHAPE), np.zeros(SHAPE)]
+    alone = "y: moves widely"
+    for names in (("x", "y"), ("y", "x")):
+        found = {c.name: c for c in hostile.cases(given, ["f32", "f32"], names, seed=seed)}
+        (one,) = hostile.cases(given, ["f32", "f32"], names, seed=seed, only=[alone])
+        generator = np.random.default_rng([seed, *alone.encode()])
+        wanted = hostile.forms(SHAPE, "f32")["moves widely"](generator, SHAPE)
+        for case in (found[alone], one):
+            np.testing.assert_array_equal(case.arguments[names.index("y")], wanted)
+    numbers = {c.arguments[names.index("y")].tobytes() for c in found.values()
+               if c.name.startswith("y: magnitude")}  # fmt: skip
+    assert len(numbers) == len([n for n in found if n.startswith("y: magnitude")])

@@ -11,6 +11,7 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.driver.compiler import compile_text, emit_text, lower_text
 from neptune_mlir.driver.kernel import Source
+from neptune_mlir.pipelines import nvvm
 from neptune_mlir.runtime.plan import evaluate
 from support.chips.run_kernels import Simulated
 
@@ -141,6 +142,14 @@ def test_tiles_of_deep_products_are_copied_whole():
     text, _ = emit_text(source.text, "test", "sm_80", None, None, "ptx")
     assert "cp.async.cg.shared.global" in text
     assert "ld.global.b16" not in text
+
+
+def test_levels_above_code_need_none(monkeypatch):
+    """Which calls have kernels of their own is known by the grids of these."""
+    monkeypatch.delattr(nvvm, "emit_tiles")
+    source = Source.of(ops.operator("decode_gqa"))
+    text, _ = emit_text(source.text, "test", "sm_80", None, None, "tile")
+    assert text.startswith("// other calls\n") and text.count("// calls where ") == 1
 
 
 @pytest.mark.parametrize(

@@ -499,3 +499,29 @@ def test_values_of_a_batch_go_with_it():
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_inputs_of_a_seed_are_drawn_once(monkeypatch):
+    """The plan for large numbers takes those of the first plan, and their results in float64."""
+    drawn, evaluated = [], []
+    monkeypatch.setattr(
+        whole._Trial, "cases",
+        lambda self, seed, *names, draw=whole._Trial.cases: (
+            drawn.append((seed, *names)) or draw(self, seed, *names)
+        ),
+    )  # fmt: skip
+    monkeypatch.setattr(
+        whole._Run, "_part",
+        lambda self, many, part=whole._Run._part: (
+            evaluated.extend(many if self.kind is np.float64 and not self.digits else ())
+            or part(self, many)
+        ),
+    )  # fmt: skip
+    at = T.index(0), T.index(1)
+    written = [sum_of(T.read("x", *at))]
+    program = WholeProgram({"x": ((4, 24), "f32")}, {}, {"total": "f32"}, frozenset())
+    plans = ((3, 1), (5, 1))
+    assert not whole._wrong_values(whole._Trial(program, written, program, written), plans)
+    at_first = [names for names in drawn if len(names) == 1]
+    assert at_first == [(whole.SEED,), (whole.SEED + 1,)]
+    assert len(evaluated) == len({id(arguments) for arguments in evaluated}) > 0
