@@ -225,13 +225,13 @@ ONE_TILE = Mark(
 LONGER = Attribute(
     "longer", NUMBERS, "neptune.stream",
     "lengths from which on other tile sizes are better",
-    writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
+    writers=("transforms.schedule.tile",), readers=("pipelines.long_streams",),
 )  # fmt: skip
 LONGER_FEW = Attribute(
     "longer_few", NUMBERS, "neptune.stream",
     "a length from which on other tile sizes are better where a call has few rows, and up to how "
     "many by multiprocessor there are such sizes",
-    writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
+    writers=("transforms.schedule.tile",), readers=("pipelines.long_streams",),
 )  # fmt: skip
 ALIGNABLE = Mark(
     "alignable", MARK, "neptune.stream",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kernel variants selected at launch (multi-versioning).
 
-* Long streams: the `tile` pass notes from which lengths on other sizes are better
-  (`neptune.longer`), where the length is an extent of an argument.
+* Long streams, and rows: `pipelines/long_streams.py`. Tiles that are taller for these are not where
+  smaller ones make rounds that are soon over (`Case.than`).
 * Aligned rows (`neptune.alignable`): where tensors that hold something for each score have rows
   whose length only a call knows, and these are aligned to 16 bytes. Such a call needs no copy of
   the tensor, which the image asks for (`alignment`); other calls take the rest.
@@ -39,7 +39,7 @@ from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.analysis.tile_axes import extents_of
 from neptune_mlir.analysis.tiles import foralls, tuned
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, LONGER, LONGER_FEW, TILE
+from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
@@ -53,9 +53,10 @@ from neptune_mlir.pipelines.short_calls import (
 )
 from neptune_mlir.runtime.plan import Expression, Launch, Plan
 from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets.group_tiles import CLOSE, launch_cycles
 from neptune_mlir.targets.product_tiles import Product, ProductTile
+from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.schedule.cut_rows import cut_streams
-from neptune_mlir.transforms.schedule.row_tiles import is_read_again
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 from neptune_mlir.transforms.schedule.tile_room import BYTES
 from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
@@ -71,9 +72,6 @@ ALIGNED = "aligned:1"
 PLAIN_TILES = "cut:0"  # of rows, wherever parts of these begin
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
 NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
-# Rows without products are cut from LONG_ROW elements on, where they are no more than half of the
-# multiprocessors, or three times as many if read again: programs of whole rows end far apart.
-LONG_ROW, FEW_PROGRAMS, FEW_AGAIN = 1 << 15, 2, 3
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 
@@ -97,6 +95,8 @@ class Case:
         spare: tiles are smaller than they need be, for calls that leave multiprocessors idle.
         visited: tiles that a program for any call visits at most, where the kernels are for calls
             that visit few (VISIT_ALL), or for others (`merged`).
+        tiles: of warp groups, where rounds decide as well: that of these kernels, and that of those
+            for any call, of which each says what its stream is like.
     """
 
     knob: str
@@ -112,6 +112,7 @@ class Case:
     wide: bool = False
     spare: bool = False
     visited: Expression | None = None
+    tiles: Sequence[tuple[Shape, Choice]] = ()
 
     @property
     def rows(self) -> int:
@@ -192,40 +193,6 @@ def aligned(others: Sequence[Case]) -> tuple[Case, ...]:
     return (Case(ALIGNED, ANY_CALL), *(replace(c, knob=f"{c.knob};{ALIGNED}") for c in others))
 
 
-def longer(module: Any) -> tuple[Case, ...]:
-    """Calls with long streams, as the `tile` pass noted of a fused program that has one."""
-    length = stream_length(module)
-    if length is None:
-        return ()
-    (stream,) = streams(module)
-    lengths = LONGER.find(stream.operation, ())
-    found = [Case(f"length:{n}", ["le", n, length]) for n in lengths]
-    noted, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
-    if noted and rows is not None:
-        start, most = noted
-        for count in range(most, 0, -1):  # the last image that serves a call counts
-            chip = ["multiprocessors"] if count == 1 else ["mul", count, ["multiprocessors"]]
-            rule = ["and", ["le", start, length], ["le", rows, chip]]
-            found.append(Case(f"length:{start};few:{count}", rule))
-    return tuple(found)
-
-
-def _rows_of(stream: Any) -> Expression | None:
-    """How many points the axes of a stream have that it does not stream: all of them rows; None
-    where an extent is no dimension of an argument."""
-    extents = iter(stream.extents)
-    found: list[Any] = []
-    for axis, known in enumerate(stream.domain):
-        extent = next(extents) if known == DYNAMIC else None
-        if axis == stream.axis.value:
-            continue
-        place = None if extent is None else argument_of(extent)
-        if extent is not None and place is None:
-            return None
-        found.append(int(known) if place is None else ["dim", *place])
-    return _product(found) if found else None
-
-
 def product_tiles(product: Product) -> tuple[Case, ...]:
     """Calls that other tiles of a product are the fastest for."""
     whole, _ = tiles_worth(product)
@@ -258,25 +225,6 @@ def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:
     rows = FEW_ROWS.of(noted[0].operation)
     cut = [Case(f"rows:{n}", schedule=IN_CHUNKS.get(schedule, "private")) for n in rows]
     return _and_whole(cut)
-
-
-def long_rows(module: Any) -> tuple[Case, ...]:
-    """Calls with few and long rows of a program that is one kernel without products, but for
-    reductions before it, which are cut as well."""
-    length = stream_length(module)
-    if length is None or (isinstance(length, int) and length < LONG_ROW):
-        return ()
-    (stream,) = streams(module)
-    rows = _rows_of(stream) if LONGER_FEW.on(stream.operation) else None
-    kernels = [op for f in functions(module) for op in kernel_ops(f)]
-    before = [op for op in kernels if isinstance(op, N.ReduceOp)]
-    if rows is None or kernels != [*before, stream] or any(map(streams_products, before)):
-        return ()
-    again = is_read_again(nests_of(stream, Values()), stream.axis.value)
-    less, more = (1, FEW_AGAIN) if again else (FEW_PROGRAMS, 1)
-    few = ["le", ["mul", less, rows], ["mul", more, ["multiprocessors"]]]
-    rule = ["and", ["le", LONG_ROW, length], few]
-    return (Case("columns:64", rule, schedule="private", exact=True),)
 
 
 def one_row(module: Any) -> tuple[Case, ...]:
@@ -419,13 +367,14 @@ class Conditions:
         if not case.schedule or case.exact:
             if not case.schedule:
                 self._fewest = ["min", self._fewest, _programs(variant)]
-            return case.condition or few(case, self._plan, variant)
+            rule = case.condition or few(case, self._plan, variant)
+            return ["and", rule, self._rounds(case, variant)] if case.tiles else rule
         key = case.rows, case.merged
         if case.schedule == "streamed":
             whole = self._whole if case.rows >= PORTABLE else self._in_one_chunk
             return whole(case, variant)
         launch = _in_parts(variant)
-        tiles = _product(launch.grid[1:])
+        tiles = points_of(launch.grid[1:])
         if case.spare:
             return self._spare(tiles)
         if case.product is not None:
@@ -437,6 +386,16 @@ class Conditions:
                 rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
         self._chunks[key] = rule, launch.grid
         return rule
+
+    def _rounds(self, case: Case, variant: Plan) -> Expression:
+        """Calls for which the rounds of taller tiles take no longer, or those of others less."""
+        (_, own), (_, other) = case.tiles
+        times = [
+            launch_cycles(*tile, _programs(plan))
+            for tile, plan in zip(case.tiles, (variant, self._plan), strict=True)
+        ]
+        less, more = sorted(CLOSE) if own.rows > other.rows else sorted(CLOSE, reverse=True)
+        return ["le", ["mul", less, times[0]], ["mul", more, times[1]]]
 
     def _by_time(self, case: Case, chunks: Expression | None = None) -> Expression:
         """Calls of a product for which a tile is faster than all before it."""
@@ -451,7 +410,7 @@ class Conditions:
         if not case.merged and any(x.kernel.endswith(FEWER) for x in self._plan.launches):
             own = ANY_CALL, _in_parts(self._plan).grid  # of the program for any call
         rule, (chunks, *tiles) = self._chunks.get((case.rows, case.merged), own)
-        if rule is None or _product(tiles) != _product(variant.launches[-1].grid):
+        if rule is None or points_of(tiles) != points_of(variant.launches[-1].grid):
             return None
         return ["and", rule, ["le", chunks, 1]]
 
@@ -521,7 +480,7 @@ class Conditions:
         rule, (chunks, *larger) = next(found, (None, (0,)))
         if rule is None:
             return None
-        more = ["and", ["lt", 1, chunks], ["lt", _product(larger), tiles]]
+        more = ["and", ["lt", 1, chunks], ["lt", points_of(larger), tiles]]
         return ["and", rule, ["and", more, ["le", ["mul", chunks, tiles], ["multiprocessors"]]]]
 
     def _whole(self, case: Case, variant: Plan) -> Expression:
@@ -581,7 +540,7 @@ def _places(tiles: Expression) -> Expression:
 
 def _programs(plan: Plan) -> Expression:
     """Those of a program of one kernel, which others may look at masks for before."""
-    return _product(plan.launches[-1].grid) if plan.launches else 0
+    return points_of(plan.launches[-1].grid) if plan.launches else 0
 
 
 def _visits(tiles: Expression, plan: Plan) -> Expression:
@@ -589,7 +548,7 @@ def _visits(tiles: Expression, plan: Plan) -> Expression:
     return ["mul", ["ceildiv", _programs(plan), ["multiprocessors"]], tiles]
 
 
-def _product(grid: Sequence[Expression]) -> Expression:
+def points_of(grid: Sequence[Expression]) -> Expression:
     """How many programs a grid has; those of a kernel without parallel axes are its chunks."""
     return functools.reduce(lambda a, b: ["mul", a, b], grid[1:], grid[0]) if grid else 1
 

@@ -36,8 +36,6 @@ from neptune_mlir.pipelines.cases import (
     few_tiles,
     is_alignable,
     least_rows,
-    long_rows,
-    longer,
     merged_rows,
     one_chunk,
     one_row,
@@ -47,6 +45,7 @@ from neptune_mlir.pipelines.cases import (
     short_streams,
     streams_bytes,
 )
+from neptune_mlir.pipelines.long_streams import long_rows, longer
 from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.short_calls import stream_length, visited

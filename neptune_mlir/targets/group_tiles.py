@@ -9,6 +9,7 @@ rings and results ask here, so that none takes a program for possible that anoth
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
@@ -281,3 +282,21 @@ def cycles(shape: Shape, choice: Choice) -> float:
     read = shape.loads / LOADED_AT_ONCE + shape.boxes * BOXED / rates.shared
     beside = GROUP_ROWS * (1 / rates.special + read)
     return (scores + results + STEP / group_count(shape, choice.rows)) / n + beside
+
+
+# ---- time of a launch
+
+CHIP = ["multiprocessors"]
+CLOSE = 9, 10  # times that the model does not tell apart
+
+
+def launch_cycles(shape: Shape, choice: Choice, programs: Any) -> Any:
+    """What a launch of so many programs takes, for each point of the stream: an expression of the
+    launch plan. A multiprocessor runs a program at a time, so programs of one length take rounds.
+    Where masks make them of all lengths, half as long in the mean, long ones begin first and short
+    ones fill the rounds, but none ends before the longest does."""
+    tile = round(cycles(shape, choice) * group_count(shape, choice.rows))
+    if shape.triangle or shape.marks:
+        return ["mul", tile, ["max", ["mul", 2, CHIP], programs]]
+    return ["mul", 2 * tile, ["mul", ["ceildiv", programs, CHIP], CHIP]]
+

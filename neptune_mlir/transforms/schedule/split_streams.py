@@ -30,9 +30,10 @@ from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.op_names import REDUCE, STREAM
 from neptune_mlir.dialects.program import captured, erase_dead, functions
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets import group_tiles
 from neptune_mlir.transforms.fusion.region import produce, write_live
 from neptune_mlir.transforms.registry import register, remark
-from neptune_mlir.transforms.schedule.tile import group_cycles
+from neptune_mlir.transforms.schedule.tile import group_choice
 
 Part = tuple[list[int], list[int]]  # running values, and results
 
@@ -55,12 +56,12 @@ def _split(stream: Any) -> None:
     parts = _parts(stream)
     if len(parts) < 2:
         return
-    whole = group_cycles(stream)
+    whole = _cycles(stream)
     if whole is None:
         return
     with ir.InsertionPoint(stream.operation), stream.operation.location:
         made = [_stream_of(stream, part) for part in parts]
-    cycles = [group_cycles(one.opview) for one in made]
+    cycles = [_cycles(one.opview) for one in made]
     if None in cycles or sum(filter(None, cycles)) >= whole:
         for one in made:
             one.erase()
@@ -73,6 +74,12 @@ def _split(stream: Any) -> None:
         f"{len(parts)} streams in place of one: its results do not fit side by side",
     )
     stream.operation.erase()
+
+
+def _cycles(stream: Any) -> float | None:
+    """What a point of a stream costs warp groups, where the model knows that."""
+    found = group_choice(stream)
+    return None if found is None else group_tiles.cycles(*found)
 
 
 def _parts(stream: Any) -> list[Part]:

@@ -68,7 +68,7 @@ from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.targets.tuned import Shape
+from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.fusion.privatize import small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
@@ -502,9 +502,9 @@ def _is_uncut(column: int | None, domain: Sequence[int]) -> bool:
     return column is not None and at_most(domain[column], WHOLE_COLUMN)
 
 
-def group_cycles(stream: Any) -> float | None:
-    """What a point of a stream costs warp groups (`group_tiles.cycles`); None without products of
-    rows and uncut columns."""
+def group_choice(stream: Any, least: int = 0) -> tuple[Shape, Choice] | None:
+    """What a stream of `least` points or more is like, and what warp groups take for it; None
+    without products of rows and uncut columns."""
     nests, domain, axis = nests_of(stream, Values()), list(stream.domain), stream.axis.value
     reduced = {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
@@ -513,8 +513,8 @@ def group_cycles(stream: Any) -> float | None:
     if len(ends) < 2 or not _is_uncut(ends[-1], domain):
         return None
     shape = group_sizes.shape_of(nests, domain, axis, ends[-1], whole=_whole_axes(stream))
-    length = domain[axis] if domain[axis] != DYNAMIC else 0
-    return group_tiles.cycles(shape, group_sizes.choose(_chip_of(stream), shape, length))
+    length = domain[axis] if domain[axis] != DYNAMIC else least
+    return shape, group_sizes.choose(_chip_of(stream), shape, length)
 
 
 def _chip_of(op: Any) -> str:

@@ -18,6 +18,7 @@ from neptune_mlir.pipelines import cases, cpu
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
 from neptune_mlir.runtime.plan import Argument, Launch, Plan, evaluate
+from neptune_mlir.targets.tuned import Choice, Shape
 
 PLAN = Plan("f", (Argument("tensor", "f16", (None,), "x"),), (), (), (Launch("f_0", (8,), ()),), ())
 OTHER = replace(PLAN, launches=(Launch("f_0", (16,), ()),))
@@ -197,6 +198,31 @@ def test_rows_are_merged_where_that_leaves_fewer_tiles(queries, merged, taller):
             conditions.of(cases.Case("length:1", ["le", 1, ["dim", 0, 2]]), other)
         when = conditions.of(case, variant)
         assert bool(evaluate(when, [(14, 33, queries, 216)], (), 132)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("heads", "length", "causal", "taken"),
+    [
+        (12, 2658, False, False),  # 168 programs and 252: two rounds, of three groups and of two
+        (11, 2304, False, True),  # 132 are one round
+        (40, 2304, False, True),
+        (12, 2047, False, False),
+        (8, 2304, True, False),  # 96 and 144 causal ones: none ends before the longest does
+        (12, 2658, True, False),
+        (40, 2304, True, True),
+    ],
+)
+def test_taller_tiles_where_their_rounds_are_not_over_later(heads, length, causal, taken):
+    shape = Shape(112, 112, causal, True)
+    plans = [
+        replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], n]), ()),))
+        for n in (128, 192)
+    ]
+    tiles = (shape, Choice(192, 96)), (shape, Choice(128, 128))
+    case = cases.Case("length:2048", ["le", 2048, ["dim", 1, 2]], tiles=tiles)
+    when = cases.Conditions(plans[0]).of(case, plans[1])
+    shapes = [(1, heads, length, 112), (1, heads, length, 112)]
+    assert bool(evaluate(when, shapes, (), 132)) == taken
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernel variants for long streams.
+
+The `tile` pass notes from which lengths on other sizes are better (`neptune.longer`), where the
+length is an extent of an argument. Rows without products have other tiles where they are few, too,
+and few of them are cut into chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.analysis.fused_nests import nests_of
+from neptune_mlir.dialects import neptune as N
+from neptune_mlir.dialects.attributes import LONGER, LONGER_FEW
+from neptune_mlir.dialects.nests import DYNAMIC, Values
+from neptune_mlir.dialects.program import functions, streams
+from neptune_mlir.pipelines.cases import Case, points_of, streams_products
+from neptune_mlir.pipelines.product_cases import argument_of
+from neptune_mlir.pipelines.short_calls import stream_length
+from neptune_mlir.runtime.plan import Expression
+from neptune_mlir.targets.tuned import Choice, Shape
+from neptune_mlir.transforms.registry import collect_remarks
+from neptune_mlir.transforms.schedule.row_tiles import is_read_again
+from neptune_mlir.transforms.schedule.tile import group_choice, kernel_ops
+
+# Rows without products are cut from LONG_ROW elements on, where they are no more than half of the
+# multiprocessors, or three times as many if read again: programs of whole rows end far apart.
+LONG_ROW, FEW_PROGRAMS, FEW_AGAIN = 1 << 15, 2, 3
+
+
+def longer(module: Any) -> tuple[Case, ...]:
+    """Calls with long streams, as the `tile` pass noted of a fused program that has one."""
+    length = stream_length(module)
+    if length is None:
+        return ()
+    (stream,) = streams(module)
+    lengths = LONGER.find(stream.operation, ())
+    found = [Case(f"length:{n}", ["le", n, length], tiles=_tiles(stream, n)) for n in lengths]
+    noted, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
+    if noted and rows is not None:
+        start, most = noted
+        for count in range(most, 0, -1):  # the last image that serves a call counts
+            chip = ["multiprocessors"] if count == 1 else ["mul", count, ["multiprocessors"]]
+            rule = ["and", ["le", start, length], ["le", rows, chip]]
+            found.append(Case(f"length:{start};few:{count}", rule))
+    return tuple(found)
+
+
+def _tiles(stream: Any, length: int) -> Sequence[tuple[Shape, Choice]]:
+    """The tiles of warp groups for long streams and for any, of one with products."""
+    if not streams_products(stream):
+        return ()
+    with stream.operation.context, stream.operation.location, collect_remarks():  # said by `tile`
+        found = [group_choice(stream, n) for n in (length, 0)]
+    return tuple(tile for tile in found if tile is not None)
+
+
+def _rows_of(stream: Any) -> Expression | None:
+    """How many points the axes of a stream have that it does not stream: all of them rows; None
+    where an extent is no dimension of an argument."""
+    extents = iter(stream.extents)
+    found: list[Any] = []
+    for axis, known in enumerate(stream.domain):
+        extent = next(extents) if known == DYNAMIC else None
+        if axis == stream.axis.value:
+            continue
+        place = None if extent is None else argument_of(extent)
+        if extent is not None and place is None:
+            return None
+        found.append(int(known) if place is None else ["dim", *place])
+    return points_of(found) if found else None
+
+
+def long_rows(module: Any) -> tuple[Case, ...]:
+    """Calls with few and long rows of a program that is one kernel without products, but for
+    reductions before it, which are cut as well."""
+    length = stream_length(module)
+    if length is None or (isinstance(length, int) and length < LONG_ROW):
+        return ()
+    (stream,) = streams(module)
+    rows = _rows_of(stream) if LONGER_FEW.on(stream.operation) else None
+    kernels = [op for f in functions(module) for op in kernel_ops(f)]
+    before = [op for op in kernels if isinstance(op, N.ReduceOp)]
+    if rows is None or kernels != [*before, stream] or any(map(streams_products, before)):
+        return ()
+    again = is_read_again(nests_of(stream, Values()), stream.axis.value)
+    less, more = (1, FEW_AGAIN) if again else (FEW_PROGRAMS, 1)
+    few = ["le", ["mul", less, rows], ["mul", more, ["multiprocessors"]]]
+    rule = ["and", ["le", LONG_ROW, length], few]
+    return (Case("columns:64", rule, schedule="private", exact=True),)
