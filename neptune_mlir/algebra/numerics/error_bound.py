@@ -30,11 +30,14 @@ U = 2.0**-53
 
 
 def bounds(
-    reductions: Sequence[Reduction], axis: int, domain: Domain, values: Mapping[str, Array]
-) -> dict[str, Array]:
-    """A bound for the error of every reduction, whose values in float64 are given."""
+    reductions: Sequence[Reduction], axis: int, domain: Domain, values: Mapping[str, Array],
+    known: dict[Term, Array],
+) -> dict[str, Array]:  # fmt: skip
+    """A bound for the error of every reduction, whose values in float64 are given.
+
+    `known`: values of terms so far; more are added."""
     found: dict[str, Array] = {}
-    common, known, done = in_common(reductions), dict[Term, Array](), dict[Term, Array]()
+    common, done = in_common(reductions), dict[Term, Array]()
     with np.errstate(all="ignore"):
         for r in reductions:
             if not is_float(r.body.dtype):
@@ -43,7 +46,7 @@ def bounds(
             error = bound(r.body, domain, values, found, known, done)
             folded, length = folded_axes(r, axis), domain.extents[axis]
             body = known[r.body]
-            keep_only(common, known, done)
+            keep_only(common, done)
             if r.combiner == "add":
                 size = np.where(np.isfinite(body), np.abs(body), 0.0)
                 error = error + U * np.log2(2 + length) * size
@@ -82,7 +85,9 @@ def bound(
     for n in walk(t):
         if n in done and n in values:
             continue
-        values[n] = v = _value(n, values, domain, refs)
+        if n not in values:
+            values[n] = _value(n, values, domain, refs)
+        v = values[n]
         if not is_float(n.dtype):
             done[n] = none
         elif n.op == "ref":

@@ -158,19 +158,23 @@ def _identity(combiner: str, kind: np.dtype[Any]) -> Any:
 
 
 def define(
-    reductions: Sequence[Reduction], axis: int, domain: Domain, tile: int = 0
-) -> dict[str, Array]:
+    reductions: Sequence[Reduction], axis: int, domain: Domain, tile: int = 0,
+    values: dict[Term, Array] | None = None,
+) -> dict[str, Array]:  # fmt: skip
     """The program as written: each reduction over the whole axis, one after the other.
 
-    `tile`: how many elements are combined at a time (0: all), which only rounding can tell.
+    Args:
+        tile: how many elements are combined at a time (0: all), which only rounding can tell.
+        values: those of terms so far; more are added.
     """
     found: dict[str, Array] = {}
     length = domain.extents[axis]
-    common, done = in_common(reductions), dict[Term, Array]()
+    common, done = in_common(reductions), {} if values is None else values
     with np.errstate(all="ignore"):
         for r in reductions:
             value = evaluate(r.body, domain, found, done=done)
-            keep_only(common, done)
+            if values is None:
+                keep_only(common, done)
             folded = folded_axes(r, axis)
             if not tile or tile >= length:
                 found[r.name] = fold(r.combiner, value, domain, folded, length, axis)

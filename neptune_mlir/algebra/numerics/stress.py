@@ -169,22 +169,22 @@ class _Test:
         self.wide = Domain(extents, data, values, batched=True)
         self.narrow = Domain(extents, data, values, np.float32, batched=True)
         self.reductions = reductions
-        found = define(reductions, axis, self.wide)
+        known: dict[Term, Array] = {}  # of each precision and data, a term is evaluated once
+        found = define(reductions, axis, self.wide, values=known)
         kept = [{k for k, n in enumerate(v.shape) if n > 1} for v in found.values()]
         self.common = set.intersection(*kept)
-        self.exact = self._outputs(self.wide, found)
-        self.size = self._sizes(self.wide, found)
+        self.exact = self._outputs(self.wide, found, known)
+        self.size = self._sizes(self.wide, found, known)
         self._blur(extents, values, seeds)
-        self._distrust(found)
+        self._distrust(found, known)
         self._hide(extents, values)
-        narrow = [define(reductions, axis, self.narrow, tile) for tile in ORDERS]
+        narrow, plain = self._unfused()
         # a program that rounds to 16 bits has its last place there
         nodes = {n.dtype for t in terms for n in walk(t) if n.op == "cast"}
         self.ulp = 2.0**16 if "bf16" in nodes else 2.0**13 if "f16" in nodes else 1.0
         large = [any(f in n for f in LARGE) for n in self.names]
         self.large = np.array(large).reshape(-1, *(1 for _ in extents))
         self.loose = np.array([self._is_loose(n) for n in self.names]).reshape(self.large.shape)
-        plain = [self._outputs(self.narrow, refs) for refs in narrow]
         overflow = self._overflow(found, narrow)
         self.known: dict[str, Array] = {}  # where the unfused program is worth comparing with
         self.base = {k: self._base(k, [o[k] for o in plain], overflow) for k in outputs}
@@ -239,20 +239,22 @@ class _Test:
                 factor = 1 + np.finfo(np.float32).eps * signs
                 data[key] = stack * factor if stack.dtype.kind == "f" else stack
             near = Domain(extents, data, values, batched=True)
-            found = define(self.reductions, self.axis, near)
-            near_exact, near_size = self._outputs(near, found), self._sizes(near, found)
+            known: dict[Term, Array] = {}
+            found = define(self.reductions, self.axis, near, values=known)
+            near_exact = self._outputs(near, found, known)
+            near_size = self._sizes(near, found, known)
             for k, t in self.outputs.items():
                 nothing = self.size[k] < 1e-3 * near_size[k]  # all that is left is rounding
                 self.size[k] = np.where(nothing, near_size[k] / U32, self.size[k])
                 if not is_float(t.dtype):
                     self.size[k] = np.where(near_exact[k] == self.exact[k], self.size[k], np.inf)
 
-    def _distrust(self, found: dict[str, Array]) -> None:
+    def _distrust(self, found: dict[str, Array], known: dict[Term, Array]) -> None:
         """Where float64 itself has lost a result, its size is infinite: no comparison."""
-        errors = bounds(self.reductions, self.axis, self.wide, found)
+        errors = bounds(self.reductions, self.axis, self.wide, found, known)
         with np.errstate(all="ignore"):
             for k, t in self.outputs.items():
-                error = bound(t, self.wide, found, errors)
+                error = bound(t, self.wide, found, errors, known)
                 lost = np.isfinite(self.exact[k]) & (error > EXACT * self.size[k])
                 self.size[k] = np.where(lost, np.inf, self.size[k])
 
@@ -273,7 +275,9 @@ class _Test:
                     for key, stack in data.items()
                 }  # fmt: skip
                 near = Domain(extents, data, values, batched=True)
-                found.append(self._outputs(near, define(self.reductions, self.axis, near)))
+                known: dict[Term, Array] = {}
+                refs = define(self.reductions, self.axis, near, values=known)
+                found.append(self._outputs(near, refs, known))
         for k, exact in self.exact.items():
             first = np.asarray(found[0][k], np.float64)
             alike = np.logical_and.reduce([other[k] == first for other in found])
@@ -282,9 +286,22 @@ class _Test:
             whole[odd] = np.where(alike & np.isfinite(first), first, np.nan)
             self.hidden[k] = whole
 
-    def _outputs(self, domain: Domain, refs: Mapping[str, Array]) -> dict[str, Array]:
+    def _outputs(
+        self, domain: Domain, refs: Mapping[str, Array], known: dict[Term, Array]
+    ) -> dict[str, Array]:
         with np.errstate(all="ignore"):
-            return {k: evaluate(t, domain, refs) for k, t in self.outputs.items()}
+            return {k: evaluate(t, domain, refs, done=known) for k, t in self.outputs.items()}
+
+    def _unfused(self) -> tuple[list[dict[str, Array]], list[dict[str, Array]]]:
+        """The reductions in the types of the program in each of ORDERS, and the outputs."""
+        found: list[dict[str, Array]] = []
+        made: list[dict[str, Array]] = []
+        known: dict[Term, Array] = {}
+        for tile in ORDERS:
+            known = {n: value for n, value in known.items() if not n.has_ref}
+            found.append(define(self.reductions, self.axis, self.narrow, tile, known))
+            made.append(self._outputs(self.narrow, found[-1], known))
+        return found, made
 
     def _fused(self, domain: Domain, tile: int, chunks: int) -> dict[str, Array]:
         if isinstance(self.solution, Solution):
@@ -382,10 +399,12 @@ class _Test:
             past = (odd & self.large) | (~odd & (np.maximum(np.abs(exact), size) > largest))
             return np.where(past, 0.0, error)
 
-    def _sizes(self, domain: Domain, found: dict[str, Array]) -> dict[str, Array]:
+    def _sizes(
+        self, domain: Domain, found: dict[str, Array], values: dict[Term, Array]
+    ) -> dict[str, Array]:
         """What rounding is relative to: the sum of the magnitudes that were added up."""
         sizes: dict[str, Array] = {}
-        common, values, done = in_common(self.reductions), dict[Term, Array](), dict[Term, Array]()
+        common, done = in_common(self.reductions), dict[Term, Array]()
         with np.errstate(all="ignore"):
             for r in self.reductions:
                 size = np.abs(np.asarray(found[r.name], np.float64))
@@ -393,12 +412,12 @@ class _Test:
                     # a factor that is a sum is as uncertain as the sum; a difference of what is
                     # read is exact
                     value = self._size(r.body, domain, found, sizes, values, done, sums=False)
-                    keep_only(common, values, done)
+                    keep_only(common, done)
                     folded = folded_axes(r, self.axis)
                     total = fold("add", value, domain, folded, domain.extents[self.axis], self.axis)
                     size = np.maximum(size, np.nan_to_num(total, nan=0.0))
                 sizes[r.name] = size
-            given = domain, found, sizes, {}, {}
+            given = domain, found, sizes, values, {}
             return {k: self._size(t, *given) for k, t in self.outputs.items()}
 
     def _size(
@@ -412,7 +431,8 @@ class _Test:
         for n in walk(t):
             if n in done:
                 continue
-            values[n] = evaluate(n, domain, found, known=values)
+            if n not in values:
+                values[n] = evaluate(n, domain, found, known=values)
             if n.op == "ref":
                 done[n] = sizes[n.attr]
                 continue

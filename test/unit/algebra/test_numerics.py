@@ -10,7 +10,9 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.deferral import split_in_range
 from neptune_mlir.algebra.growth import Ranges
+from neptune_mlir.algebra.numerics import evaluation
 from neptune_mlir.algebra.numerics.accept import accept
+from neptune_mlir.algebra.numerics.accuracy import ANY
 from neptune_mlir.algebra.numerics.evaluation import Domain, define, fused
 from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.kept import added_in_pairs, is_row, with_digits
@@ -394,3 +396,21 @@ def test_sums_in_pairs_are_those_of_numpy(kind):
         wanted = np.add.reduce(values, axis=2, keepdims=True, initial=0.0)
         assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
     assert not is_row(turned[..., :7, :], 2) and not is_row(np.ones((2, 9), int), 1)
+
+
+def test_what_a_chain_is_made_of_is_evaluated_once(monkeypatch):
+    """As written: for each precision and for each change of the data. The fused loop is apart."""
+    evaluated = []
+
+    def noting(node, args, turned, operated=evaluation.operated):
+        evaluated.append((node.op, args[0].dtype.char))
+        return operated(node, args, turned)
+
+    monkeypatch.setattr(evaluation, "operated", noting)
+    chain = [reduction("s", "add", exp(x)), reduction("t", "add", exp(x) / ref("s"))]
+    assert stress(chain, chain, AXIS, plans=()).ok
+    exponentials = [precision for op, precision in evaluated if op == "exp"]
+    # the data, those that differ in the last place, those without infinities; in f32 all orders
+    assert sorted(exponentials) == ["d"] * (2 + len(ANY)) + ["f"]
+    quotients = [precision for op, precision in evaluated if op == "div"]
+    assert sorted(quotients) == ["d"] * (2 + len(ANY)) + ["f"] * 3  # of sums in three orders

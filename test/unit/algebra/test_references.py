@@ -90,10 +90,10 @@ def test_what_is_far_behind_passes_no_error_to_a_maximum():
     data = {"x": rows(0).astype(float), "y": rows(1).astype(float)}
     data["x"][:, :9] = -3e38
     domain = Domain(data["x"].shape, data, {})
-    found = bounds(chain, AXIS, domain, define(chain, AXIS, domain))
+    found = bounds(chain, AXIS, domain, define(chain, AXIS, domain), {})
     assert all(np.max(found[name]) < 1e-13 for name in ("m", "top", "l"))
     data["x"][:] = -3e38  # unless all are
-    found = bounds(chain, AXIS, domain, define(chain, AXIS, domain))
+    found = bounds(chain, AXIS, domain, define(chain, AXIS, domain), {})
     assert np.min(found["m"]) > 1e20
 
 
