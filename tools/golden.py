@@ -25,7 +25,6 @@ input (`--cache`), so a second run only compiles down to their inputs.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fnmatch
 import hashlib
 import importlib
@@ -115,9 +114,9 @@ def levels_of(
 
 def compiler() -> Any:
     """The module that compiles, wherever the tree has it."""
-    with contextlib.suppress(ModuleNotFoundError):
-        return importlib.import_module("neptune_mlir.driver.compiler")
-    return importlib.import_module("neptune_mlir.compiler")  # before the tree had floors
+    # by its files: an installation of another checkout has modules that this one lacks
+    floors = (tree() / "neptune_mlir" / "driver").is_dir()
+    return importlib.import_module(f"neptune_mlir.{'driver.' if floors else ''}compiler")
 
 
 def _emit(text: str, target: str, level: str) -> str:
@@ -184,12 +183,15 @@ def environment() -> dict[str, str]:
 def ask(name: str, text: str, options: argparse.Namespace) -> dict[str, Any]:
     """The results of one program, of a child."""
     targets = options.targets.split(",")
-    request = {"name": name, "text": text, "targets": targets, "cache": str(options.cache),
-               "keep": str(options.keep or "")}  # fmt: skip
+    request = {"name": name, "text": text, "targets": targets,
+               "cache": str(options.cache.resolve()),
+               "keep": str(options.keep.resolve()) if options.keep else ""}  # fmt: skip
     try:
         done = subprocess.run(
-            [sys.executable, __file__, "compile-one"], input=json.dumps(request), text=True,
-            capture_output=True, env=environment(), timeout=TIMEOUT, check=False,
+            [sys.executable, os.path.abspath(__file__), "compile-one"],
+            input=json.dumps(request), text=True, capture_output=True, env=environment(),
+            timeout=TIMEOUT, check=False,
+            cwd=tree(),  # which is first on the path of what a compiler starts with `-m`
         )  # fmt: skip
         failed = f"exit {done.returncode}" if done.returncode else ""
     except subprocess.TimeoutExpired:

@@ -461,11 +461,11 @@ KEEPS = Mark(
 )  # fmt: skip
 MEASURED = Attribute(
     "measured", TEXT, "weights and factors of an online softmax",
-    'how references are looked for: "rows", "warp", "small" or "back"',
-    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling"),
+    'how references are looked for: "rows" or "warp", perhaps "once", "small" or "back"',
+    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
         "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured",
-        "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling",
+        "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE,
     ),
 )  # fmt: skip
 REFERENCES = Attribute(

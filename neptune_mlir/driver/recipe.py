@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from neptune_mlir.algebra.numerics.remembered import Mistaken, taken_for_granted
+from neptune_mlir.algebra.numerics.remembered import Mistaken, settle, taken_for_granted
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
@@ -77,27 +77,31 @@ class Recipe:
     def whole(self) -> Bundle:
         """The bundle of all images. Raises NeptuneError as `compile_text`."""
         with self._at_work():
-            bundle: Bundle = bundle_of(self._program, self._target, self._entry)
+            bundle: Bundle = self._granted(
+                lambda: bundle_of(self._program, self._target, self._entry)
+            )
         return bundle
 
     def begun(self) -> Bundle | None:
-        """See `on_demand.Making`. Raises NeptuneError as `compile_text`.
-
-        That a program stays right when it is fused is taken for granted until code generators run,
-        which takes them long enough to find out. Where it was wrong, all is made again.
-        """
+        """See `on_demand.Making`. Raises NeptuneError as `compile_text`."""
         if not hasattr(pipeline_of(self._target), "begin_tiles"):
             return None  # it has no images for some calls
         with self._at_work():
-            try:
-                with taken_for_granted() as judge:
-                    return self._begin(judge)
-            except Mistaken:
-                self._start_again()
-            except BaseException:
-                defer.forget()  # what was decided was perhaps not judged
-                raise
-            return self._begin(lambda: None)
+            return self._granted(self._begin)
+
+    def _granted(self, make: Callable[[], Any]) -> Any:
+        """What `make` returns. That a program stays right when it is fused is taken for granted
+        until code generators run, which takes them long enough to find out. Where it was wrong, all
+        is made again."""
+        try:
+            with taken_for_granted():
+                return make()
+        except Mistaken:
+            self._start_again()
+        except BaseException:
+            defer.forget()  # what was decided was perhaps not judged
+            raise
+        return make()
 
     def _start_again(self) -> None:
         defer.forget()
@@ -106,16 +110,15 @@ class Recipe:
         for name in ("_program", "_chunked"):
             self.__dict__.pop(name, None)
 
-    def _begin(self, judge: Callable[[], None]) -> Bundle | None:
-        """`judge` is called while code generators run."""
+    def _begin(self) -> Bundle | None:
         with tuned.questions() as asked:
             pipeline = pipeline_of(self._target)
-            chunked = None if self._chunked is None else self._taken(judge)
+            chunked = None if self._chunked is None else self._taken()
             moved = chunked is not None and moves(chunked.bundle)
             if chunked is not None and not moved and self._tiled[True].conditions:
                 if has_products(self._program, pipeline, self._target):
                     return None  # perhaps one of these moves chunks
-            plain = self._best(False, judge, cases=not moved)
+            plain = self._best(False, cases=not moved)
             bundle: Bundle = plain.bundle
             order: list[Any] = [0, *self._later(False, None)]
             if chunked is not None and self._chunked is not None:
@@ -141,7 +144,7 @@ class Recipe:
             found: Bundle | None = family.finished(case, variant, family.begin(variant))
         return None if found is None else found.with_data(self._program.constants)
 
-    def _best(self, chunks: bool, judge: Callable[[], None], cases: bool = True) -> Best:
+    def _best(self, chunks: bool, cases: bool = True) -> Best:
         """The bundle for any call. While the code generator runs, it is found which calls take
         other images, where there may be such."""
         tried: list[Tiled] = []
@@ -149,7 +152,7 @@ class Recipe:
 
         def meanwhile(family: Family, plan: Plan) -> None:
             cache.compiler_versions()  # reads all files of this compiler
-            judge()
+            settle()
             tried.append(self._cases(family, plan) if cases else Tiled(family, {}, {}))
 
         found = best(
@@ -158,10 +161,10 @@ class Recipe:
         self._tiled[chunks] = next(tiles for tiles in tried if tiles.family is found.family)
         return found
 
-    def _taken(self, judge: Callable[[], None]) -> Best | None:
+    def _taken(self) -> Best | None:
         """For rows of whole chunks, where the target takes that."""
         try:
-            return self._best(True, judge)
+            return self._best(True)
         except (OutOfMemory, Refused):
             return None
 

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from neptune_mlir.errors import ToolError
+from neptune_mlir.ir.structured import dialect_of
 
 # What a package has to offer. Others are called `mlir` too, and old bindings have no Python passes.
 _NEEDED = {
@@ -88,7 +89,7 @@ func = module("dialects.func")
 arith = module("dialects.arith")
 
 _LAZY = {
-    "math", "scf", "tensor", "linalg", "affine", "memref", "vector", "bufferization",
+    "math", "scf", "tensor", "affine", "memref", "vector", "bufferization",
     "llvm", "transform", "builtin", "gpu", "nvvm", "rocdl", "nvgpu", "amdgpu", "cf",
     "index", "irdl",
 }  # fmt: skip
@@ -96,6 +97,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> ModuleType:
     # Dialect modules load on first use, so that `import neptune_mlir` stays fast.
+    if name == "linalg":
+        return dialect_of(PACKAGE)
     if name in _LAZY:
         return module(f"dialects.{name}")
     if name in ("rewrite", "execution_engine"):

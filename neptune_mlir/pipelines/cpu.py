@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.dialects.attributes import PLAN
@@ -13,7 +14,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.pipelines import common, runner
 from neptune_mlir.pipelines.common import run
-from neptune_mlir.pipelines.gpu import Begun
+from neptune_mlir.pipelines.gpu import Begun, background
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime import workers
@@ -120,14 +121,6 @@ PIPELINE: tuple[str, ...] = tuple(
 )
 
 
-def begin_tiles(
-    module: Any, entry: str | None = None, facts: dict[str, Any] | None = None
-) -> Begun:
-    """`compile_tiles`, done: nothing of it runs in the background."""
-    made = compile_tiles(module, entry, facts)
-    return Begun(made.plan, lambda: made)
-
-
 def compile_tiles(
     module: Any,
     entry: str | None = None,
@@ -139,15 +132,28 @@ def compile_tiles(
     Raises:
         LoweringError: something in a kernel or around it has no lowering for a CPU.
     """
+    bundle: Bundle = begin_tiles(module, entry, facts, target).finish()
+    return bundle
+
+
+def begin_tiles(
+    module: Any,
+    entry: str | None = None,
+    facts: dict[str, Any] | None = None,
+    target: CpuTarget | None = None,
+) -> Begun:
+    """`compile_tiles`, but for waiting until LLVM is done."""
     chip = target or host()
 
-    def make() -> tuple[Plan, bytes]:
+    def begin() -> tuple[Plan, Callable[[], bytes]]:
         _keep_arguments(module)
         run(module, _steps(module, FROM_TILES, chip, entry))
-        return Plan.from_json(PLAN.of(module.operation)), _object(module, chip, vectorize=False)
+        plan = Plan.from_json(PLAN.of(module.operation))
+        return plan, background(_object(module, chip, vectorize=False))
 
-    plan, code = common.begun("cpu", str(module), make)
-    return Bundle("cpu", plan, code, {**(facts or {}), "machine": chip.needs()})
+    plan, code = common.begun("cpu", str(module), begin)
+    found = {**(facts or {}), "machine": chip.needs()}
+    return Begun(plan, lambda: Bundle("cpu", plan, code(), found))
 
 
 EMITS = ("target", "llvm", "asm")  # the levels below tile IR that `emit_tiles` shows
@@ -210,7 +216,7 @@ def compile_unfused(
     }
     _keep_arguments(module)
     run(module, _steps(module, UNFUSED, target, None, order, digits, numbered, hide))
-    return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize), facts)
+    return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize)(), facts)
 
 
 def _keep_arguments(module: Any) -> None:
@@ -281,7 +287,8 @@ def _llvm_text(module: Any) -> str:
     return llvm.translate_module_to_llvmir(module.operation)
 
 
-def _object(module: Any, target: CpuTarget, *, vectorize: bool) -> bytes:
+def _object(module: Any, target: CpuTarget, *, vectorize: bool) -> Callable[[], bytes]:
+    """What makes machine code of a module, whatever becomes of it."""
     from neptune_mlir.codegen.cpu import native
 
     text = _llvm_text(module)
@@ -289,7 +296,7 @@ def _object(module: Any, target: CpuTarget, *, vectorize: bool) -> bytes:
     if dump:
         dump.write("llvm", text, "ll")
         dump.write("asm", native.assembly(text, target, vectorize=vectorize), "s")
-    return native.object_code(text, target, vectorize=vectorize)
+    return partial(native.object_code, text, target, vectorize=vectorize)
 
 
 def _operations(root: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from neptune_mlir.algebra.numerics.remembered import settle
 from neptune_mlir.codegen import llvm_child
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelFacts
 from neptune_mlir.dialects.attributes import PLAN
@@ -44,11 +45,16 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Begun:
-    """A compilation whose code generator and assembler run in the background; `finish` waits for
+    """A compilation whose code generator and assembler run in the background; `wait` waits for
     them. `plan` is known before."""
 
     plan: Plan
-    finish: Callable[[], Any]
+    wait: Callable[[], Any]
+
+    def finish(self) -> Any:
+        """What was made. What was taken for granted is found out while code generators run."""
+        settle()
+        return self.wait()
 
 
 def begin_images(

@@ -51,6 +51,15 @@ def test_only_what_both_records_asked_for_counts(golden):
     assert golden.asked(before, after) == [("sm_80", f"zoo/{name}") for name in "acd"]
 
 
+def test_a_compiler_before_the_floors_is_its_own(golden, tmp_path, monkeypatch):
+    (tmp_path / "neptune_mlir").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(golden.importlib, "import_module", lambda name: name)
+    assert golden.compiler() == "neptune_mlir.compiler"
+    (tmp_path / "neptune_mlir" / "driver").mkdir()
+    assert golden.compiler() == "neptune_mlir.driver.compiler"
+
+
 def test_compare_exits_with_1_where_code_differs(golden, tmp_path, capsys):
     paths = [tmp_path / f"{k}.json" for k in range(2)]
     same = record_of(["zoo/a"])

@@ -21,6 +21,7 @@ from neptune_mlir.driver.on_demand import Asked
 from neptune_mlir.driver.recipe import Recipe
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.frontend import notation as N
+from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime import cache
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.cpu import EFFORT
@@ -153,14 +154,14 @@ def test_a_damaged_image_is_made_again(made, empty_cache):
     assert len(made) == 2
 
 
-def spread_of(few):
+def spread_of(few, cols=43):
     """A variance. Of weights of which a mask leaves `few`, one is 0 to the last bit, and fused it
     would be noise. (Of a size that no other test has: a process remembers verdicts.)"""
     p = N.Program("spread")
-    i, j = p.axis("i", 7), p.axis("j", 43)
+    i, j = p.axis("i", 7), p.axis("j", cols)
     x, keep = p.input("x", i, j)[i, j], p.input("w", i, j, dtype="i1")[i, j] if few else True
     e = N.exp(x * 2.0 - N.max(x, j)) if few else x
-    count = N.cast(N.sum(N.cast(keep, "i64"), j), "f32") if few else 43.0
+    count = N.cast(N.sum(N.cast(keep, "i64"), j), "f32") if few else float(cols)
     kept = (lambda y: N.where(keep, y, 0.0)) if few else lambda y: y
     d = e - N.sum(kept(e), j) / count
     p.output(N.sum(kept(d * d), j) / count, i)
@@ -190,3 +191,15 @@ def test_whole_programs_are_judged_while_code_is_generated(monkeypatch, small_ti
     assert (
         images(bundle)["any"] == images(compile_text(text, "<program>", "cpu", None, None))["any"]
     )
+
+
+def test_bundles_made_at_once_are_judged_while_code_is_generated(monkeypatch, small_tiles):
+    said = []
+    judge, background = whole._wrong_values, cpu.background
+    defer.forget()
+    monkeypatch.setenv(verdicts.ENVIRONMENT, "none")
+    monkeypatch.setattr(whole, "_wrong_values", lambda *a: said.append(judge(*a)) or said[-1])
+    monkeypatch.setattr(cpu, "background", lambda work: said.append("begun") or background(work))
+    text = Source.of(spread_of(True, 41)).text
+    Recipe(Asked(text, "<program>", "cpu", None, "", None, tuned.current(), EFFORT.get())).whole()
+    assert said[0] == "begun" and said.count("begun") == 2 and said[1]

@@ -37,29 +37,31 @@ _open: ContextVar[list[Callable[[], None]] | None] = ContextVar("open", default=
 
 @contextlib.contextmanager
 def taken_for_granted() -> Iterator[Callable[[], None]]:
-    """Within, tests with a likely verdict do not run: it is taken for granted until what this
-    yields is called, or the block ends. Then they run, and what comes after runs at once.
+    """Within, tests with a likely verdict do not run: it is taken for granted until `settle` or
+    what this yields is called, or the block ends. Then they run, and what comes after runs at once.
 
     Raises:
         Mistaken: one of them says something else; what was made meanwhile is void.
     """
-    tests: list[Callable[[], None]] = []
-    token = _open.set(tests)
-
-    def judge() -> None:
-        _open.set(None)
-        while tests:
-            tests.pop(0)()
-
+    token = _open.set([])
     try:
         try:
-            yield judge
+            yield settle
         except Exception:  # perhaps because of a wrong verdict
-            judge()
+            settle()
             raise
-        judge()
+        settle()
     finally:
         _open.reset(token)
+
+
+def settle() -> None:
+    """Run the tests whose verdicts are taken for granted here, if any: something else is at work
+    that takes as long. Raises Mistaken."""
+    tests = _open.get() or []
+    _open.set(None)
+    for test in tests:
+        test()
 
 
 def remembered(content: Any, find: Callable[[], Any], likely: Any = None) -> Any:

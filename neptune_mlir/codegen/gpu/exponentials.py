@@ -152,6 +152,24 @@ def _by_rounded_reference(s: Scalars, value: Any, g: Any) -> Any:
     return s.ex2(s.fma(base, _times_log2_e(s, k), s.negate(s.multiply(g, log2_e))))
 
 
+def by_differences(
+    s: Scalars, values: Sequence[Any], references: Sequence[Any]
+) -> list[Any] | None:  # fmt: skip
+    """exp(value - g) 2^c(g) for pairs of a value and its reference g of any size, which nobody has
+    to ask for; None where a difference takes more than an operation."""
+    log2_e, made = s.constant(LOG2_E, s.f32), []
+    for value, g in zip(values, references, strict=True):
+        base, k = s.scaled(value)
+        if k is None:
+            difference = s.op("arith.subf", [value, g], s.f32)
+        elif _scales_exactly(s.constant_of(k)):
+            difference = s.fma(base, k, s.negate(g))
+        else:
+            return None
+        made.append(s.ex2(s.fma(difference, log2_e, lost(s, g))))
+    return made
+
+
 def by_any_references(
     s: Scalars, values: Sequence[Any], references: Sequence[Any], small: Any
 ) -> list[Any]:

@@ -10,6 +10,8 @@ the other. `neptune.measured` says what is known of them:
 * `rows`: any may be large; each row has a condition of its own, so that the weights of a row do not
   wait for the reference of the next one;
 * `warp`: as `rows`, with one condition for all rows of the warp, which takes fewer registers;
+* `rows once`, `warp once`: these, in an iteration that runs once, where to ask costs more than an
+  operation an element;
 * `back`: the result is what a sum has to be multiplied by, to be relative to the reference itself.
 """
 
@@ -22,6 +24,7 @@ from neptune_mlir.analysis.tiles import read_generic, shape_of
 from neptune_mlir.codegen.gpu.exponentials import (
     are_small_in_warp,
     by_any_references,
+    by_differences,
     taken_back,
     unguarded,
 )
@@ -42,7 +45,8 @@ class MeasuredOp:
 
     def __init__(self, kernel: KernelWriter, op: Any, mode: str = ""):
         self.kernel, self.s, self.op = kernel, kernel.s, op
-        self.mode = mode or MEASURED.of(op)
+        self.mode, *once = (mode or MEASURED.of(op)).split()
+        self.once = bool(once)
         self.references = [self._registers(op.operands[k]) for k in REFERENCES.of(op)]
 
     def write(self) -> None:
@@ -98,10 +102,11 @@ class MeasuredOp:
         held = [r for r in range(len(points)) if r not in iteration.missing]
         for rows in self._together(list(dict.fromkeys(references[r] for r in held))):
             theirs = [r for r in held if references[r] in rows]
-            small = are_small_in_warp(s, [unguarded(s, reference) for reference in rows])
-            weights = by_any_references(
-                s, [values[r] for r in theirs], [references[r] for r in theirs], small
-            )
+            pairs = [values[r] for r in theirs], [references[r] for r in theirs]
+            weights = by_differences(s, *pairs) if self.once else None
+            if weights is None:
+                small = are_small_in_warp(s, [unguarded(s, reference) for reference in rows])
+                weights = by_any_references(s, *pairs, small)
             for r, weight in zip(theirs, weights, strict=True):
                 made[r] = weight
         self.kernel.tiles[g.result] = Held(iteration.project(g.maps[-1]), made)

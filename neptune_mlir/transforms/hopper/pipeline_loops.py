@@ -33,6 +33,7 @@ from neptune_mlir.dialects.attribute_types import copy_attributes
 from neptune_mlir.dialects.attributes import (
     AHEAD,
     LAYOUTS,
+    MEASURED,
     ORDER,
     REFERENCES,
     SKIPS_ONES,
@@ -318,11 +319,17 @@ def _write(copies: Copies, op: Any) -> Any:
 def _repair_nothing(block: Any) -> None:
     """Let factors be 1 that repair what was measured from a start of -inf: in a first iteration
     that is nothing, so it is 0, whatever it is multiplied by. (As written, a factor of exponentials
-    waits for the new reference, has a branch for large ones, and scales a tile of zeros.)"""
-    for op in [op.operation for op in nested(block)]:
+    waits for the new reference, has a branch for large ones, and scales a tile of zeros.) The
+    weights beside it need not ask how large that reference is: that pays in many iterations."""
+    operations = [op.operation for op in nested(block)]
+    for op in operations:
         old, *new = REFERENCES.find(op, ())[:2] or (None,)
         if not new or filled_with(op.operands[old]) != NONE:
             continue
+        for weighing in operations:
+            of = REFERENCES.find(weighing, ())
+            if len(of) == 1 and weighing.operands[of[0]] == op.operands[new[0]]:
+                MEASURED.set(weighing, f"{MEASURED.of(weighing)} once")
         kind, (result,) = ir.F32Type.get(), op.results
         with ir.InsertionPoint(op):
             one = arith.constant(kind, 1.0)

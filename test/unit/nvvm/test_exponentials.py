@@ -201,3 +201,18 @@ def test_differences_from_scaled_values(scale, fused):
     wanted = np.exp(values.astype(float) * np.float32(scale) - references[:, None])
     wanted[0] = 1
     np.testing.assert_allclose(kernel(values, references), wanted, rtol=1e-5)
+
+
+def test_a_first_tile_need_not_ask():
+    """Weights of a first tile are made of differences: they are right by references that are not
+    small, beside later tiles that ask. (Scores are exact.)"""
+    kernel = Specialised(ops.attention(heads=1, kv_heads=1, head_dim=64, dtype="f16"), KEPT)
+    rng = np.random.default_rng(0)
+    q, k = np.full((1, 1, 4, 64), 512, np.float16), np.full((1, 1, 100, 64), 512, np.float16)
+    q[..., 0], k[..., 0] = 8, rng.integers(0, 8, (1, 1, 100))
+    v = rng.standard_normal((1, 1, 100, 64)).astype(np.float16)
+    scores = q[0, 0].astype(float) @ k[0, 0].T.astype(float) / 8
+    assert scores.max() > 2**20
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    want = weights @ v[0, 0].astype(float) / weights.sum(1, keepdims=True)
+    np.testing.assert_allclose(kernel(q, k, v)[0, 0], want, atol=2e-3)
