@@ -41,9 +41,12 @@ def of_size(count: int, size: int) -> int:
 def panel_of(columns: int, row: int, size: int = ELEMENT) -> int:
     """Columns of the panels of a loaded tile, of a tensor whose rows have `row` elements of `size`
     bytes: half as many where only these are filled, there too. (Half a panel is slow to bring where
-    rows are not aligned: it touches a sector more of three, not of five.)"""
+    rows are not aligned: it touches a sector more of three, not of five.) Of what is wider than an
+    instruction each group has a part: it begins with a panel."""
     half, whole = of_size(HALF, size), of_size(PANEL, size)
-    return half if columns % whole and columns % half == row % half == 0 else whole
+    part = columns // -(-columns // WIDEST)
+    narrow = columns % whole or part % whole
+    return half if narrow and columns % half == row % half == 0 else whole
 
 
 def padded(extent: int) -> int:

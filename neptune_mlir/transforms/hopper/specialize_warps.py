@@ -267,6 +267,7 @@ def check(forall: Any, groups: int) -> None:
     operations = list(nested(body))
     products = [op for op in operations if _via(op) == "mma"]
     _check_rows(products, groups)
+    _check_parts(products, forall)
     for op in operations:
         if op.name.startswith("scf.") and op.name not in (
             "scf.for", "scf.yield", "scf.forall.in_parallel"
@@ -308,6 +309,22 @@ def _check_rows(products: Sequence[Any], groups: int) -> None:
     for op, m in zip(products, map(_rows_of, products), strict=True):
         if m * across != ROWS * groups and not (m == ROWS and is_added(op.results[0])):
             raise OtherRows(_other_rows(m, groups, across), _MORE_ROWS)
+
+
+def _check_parts(products: Sequence[Any], forall: Any) -> None:
+    """Of columns that groups share, each has a part that begins with a panel: an instruction takes
+    whole ones from there on."""
+    for op in products:
+        g = read_generic(op)
+        width = g.extents[_contraction(op, g).n]
+        groups, window = sharing(width), load_window(op.operands[1], forall)
+        row = width if window is None else row_distance(window.tensor)
+        panel = panel_of(width, row, element_bytes(element_of(op.operands[1])))
+        if groups > 1 and (width % groups or width // groups % panel):
+            raise Unshared(
+                f"{groups} groups share {width} columns, which are in panels of {panel}",
+                f"columns that are a multiple of {groups * panel}, or {WIDEST} at most",
+            )
 
 
 def _is_added_up(copy: Any) -> bool:

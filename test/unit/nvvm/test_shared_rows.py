@@ -17,6 +17,7 @@ from neptune_mlir.pipelines.cases import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.nvidia import nvidia
+from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.transforms import registry
 from support.chips.run_kernels import Specialised, Variant
 from support.serving_cases import formula
@@ -198,3 +199,21 @@ def test_small_tiles_take_the_multiprocessors_that_large_ones_leave_idle():
         assert not programs(*call)  # 64 programs of large tiles have as little to do
     assert not programs(1, 64, 64)  # one chunk, and nothing to join
     assert not programs(1, 16, 1024)  # all rows fit one tile
+
+
+def test_parts_of_columns_begin_with_a_panel():
+    """Two groups have 160 columns each: panels of 64 would have the second begin within one."""
+    program = ops.attention(head_dim=320, dtype="f16")
+    kernel = Specialised(program, Choice(64, 64, resident=False), 1)
+    q, k, v = (f16(1, 1, n, 320) for n in (20, 20, 20))
+    found, wanted = kernel(q, k, v), program.reference(*(x.astype(float) for x in (q, k, v)))
+    assert np.linalg.norm(found - wanted) / np.linalg.norm(wanted) < 1e-3
+
+
+@pytest.mark.parametrize(("width", "shared"), [(288, False), (320, True), (384, True)])
+def test_columns_that_no_panels_divide_are_not_shared(width, shared):
+    raised = RaisedProgram(ops.attention(head_dim=width, dtype="f16").to_mlir(), "attention")
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    assert ("neptune.consumers = 2" in str(base.module)) == shared
+    said = any("2 groups share 288 columns" in text for text in base.facts["remarks"])
+    assert said == (not shared)
