@@ -89,7 +89,8 @@ def linear_cross_entropy(
     return loss.sum() / live.sum() if reduction == "mean" else loss.sum()
 
 
-Key = tuple[int, int, torch.dtype, torch.device]  # of a kernel: width, classes, and where
+# of a kernel: width, classes (None: any number), and where
+Key = tuple[int, int | None, torch.dtype, torch.device]
 
 
 @functools.cache
@@ -144,6 +145,11 @@ def _key(x: torch.Tensor, classes: int) -> Key:
     return x.shape[1], classes, x.dtype, x.device
 
 
+def _piece(x: torch.Tensor, classes: int) -> Key:
+    """Of pieces whose logits are kept: on GPUs these have many sizes, and one kernel for all."""
+    return _key(x, classes) if x.device.type == "cpu" else (x.shape[1], None, x.dtype, x.device)
+
+
 @torch.library.custom_op("neptune::linear_cross_entropy", mutates_args=())
 def _op(
     x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int, keeps: bool
@@ -152,8 +158,8 @@ def _op(
     kept = _memory(x, weight, chunk, keeps)
     found, first = [], 0  # the loss and log-sum-exp of each piece
     for size, logits in _kept_pieces(kept, x, weight, chunk):
-        _logits(_key(x, size))(x, weight[first : first + size], out=[logits])
-        found.append(_loss(_key(x, size))[0](logits, target - first))
+        _logits(_piece(x, size))(x, weight[first : first + size], out=[logits])
+        found.append(_loss(_piece(x, size))[0](logits, target - first))
         first += size
     if first < len(weight) or not found:
         kernel = _forward(_key(x, len(weight) - first))
@@ -238,14 +244,15 @@ def _differentiated(
             one.zero_()
     first = 0
     for size, logits in [*there, *((size, None) for size in sizes)]:
-        last, key = first + size, _key(x, size)
+        last = first + size
         given: tuple[torch.Tensor, ...] = (x, weight[first:last])
         if logits is None:
-            kernel, given = _backward(key, wrt, adds), (*given, target - first, lse, d_loss)
+            kernel = _backward(_key(x, size), wrt, adds)
+            given = (*given, target - first, lse, d_loss)
         else:
             found = (logits, target - first, lse, d_loss)
-            kernel = _logits_backward(key, wrt, adds)
-            given = (*given, _over(_loss(key)[1], found, [logits], 0)[0])
+            kernel = _logits_backward(_piece(x, size), wrt, adds)
+            given = (*given, _over(_loss(_piece(x, size))[1], found, [logits], 0)[0])
         free = d_weight[last:].view(-1) if logits is None else d_weight[:0]
         others = [d_weight[first:last]] * learns_weight
         if not adds:

@@ -163,6 +163,7 @@ class SharedPlaces:
                 memory.store_element(words[0], memory.shared_pointer(offset), 4)
             else:
                 store_pieces(memory, offset, words, panel.turned)
+        self.kernel.issued.end()  # behind this groups wait for stores, and for each other
         hopper.publish_tile()
         memory.barrier()
         if behind is None:

@@ -189,24 +189,28 @@ class IssuedProducts:
     it. Behind the last one of a product nothing runs before nearly all of it is done, and so do the
     other warps that came to the same place. So a product whose start says so (`neptune.ahead`)
     issues some of its instructions there, and the others one by one between the elements of the
-    arithmetic that follows.
+    arithmetic that follows. One that is held back issues nothing before `end`: stores stand in
+    front of it then, and while it runs they come to be seen by other groups, which would wait else.
     """
 
     def __init__(self) -> None:
         self.pieces: Iterator[list[Any]] = iter(())
         self.left = 0  # of them
+        self.held = False
         self.done: Callable[[list[Any]], None] = lambda begun: None
         self.groups: list[int] = []  # that products wait by, of each, in the order of their starts
 
     def begin(
-        self, pieces: Iterator[list[Any]], count: int, done: Callable[[list[Any]], None]
-    ) -> None:
-        """Issue the first of `count` pieces of a product, of which the others are a second group;
-        `done` takes what the last one gives."""
+        self, pieces: Iterator[list[Any]], count: int, done: Callable[[list[Any]], None],
+        held: bool = False,
+    ) -> None:  # fmt: skip
+        """Issue the first of `count` pieces of a product, of which the others are a second group,
+        unless it is held back; `done` takes what the last one gives."""
         self.end()
-        self.pieces, self.left, self.done = pieces, count, done
+        self.pieces, self.left, self.done, self.held = pieces, count, done, held
         self.groups.append(0)
-        self._issue()
+        if not held:
+            self._issue()
 
     def _issue(self) -> None:
         begun = next(self.pieces)
@@ -218,7 +222,7 @@ class IssuedProducts:
 
     def interleaved(self, values: Iterable[Any], count: int) -> Iterator[Any]:
         """`count` values as they are made, with instructions between them."""
-        left, done = self.left, 0
+        left, done = 0 if self.held else self.left, 0
         for n, value in enumerate(values, 1):
             while done < n * left // count:
                 self._issue()

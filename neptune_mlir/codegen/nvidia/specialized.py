@@ -349,11 +349,21 @@ class SpecializedWriter(KernelWriter):
         layout, tiles = layout_of(op, shape_of(g.init)), [*map(self.tile, op.operands)]
         p = self.oriented(g)
         tiles[p.a] = self.lefts.get(op.operands[p.a], tiles[p.a])
-        pieces, count = self.products.issue(g, p, tiles, layout, AHEAD.find(op, ALL_AHEAD))
+        ahead = AHEAD.find(op, ALL_AHEAD)
+        pieces, count = self.products.issue(g, p, tiles, layout, ahead)
+        held = AHEAD.on(op) and ahead == ALL_AHEAD and self._is_before_exchange(op)
         self.issued.begin(
-            pieces, count, lambda begun: self.running.update({g.result: Held(layout, begun)})
+            pieces, count, lambda begun: self.running.update({g.result: Held(layout, begun)}), held
         )
         self.exchange.started(op)
+
+    def _is_before_exchange(self, start: Any) -> bool:
+        """Whether groups exchange a factor behind the start of a product, and before the next."""
+        body = [op.operation for op in start.block.operations]
+        for op in body[body.index(start) + 1 :]:
+            if op.name in (START, "linalg.copy"):
+                return op in self.exchange.places
+        return False
 
     def _wait(self, op: Any) -> None:
         if op.operands[0] not in self.running:
@@ -367,11 +377,11 @@ class SpecializedWriter(KernelWriter):
         self.exchange.waited(op)
 
     def _copy(self, op: Any) -> None:
-        self.issued.end()  # behind it groups wait for each other
         tile = self.tile(op.operands[0])
         if op in self.exchange.places and isinstance(tile, Held):
             self.tiles[op.results[0]] = self.exchange.share(op, tile)
         else:
+            self.issued.end()
             super()._copy(op)
 
     def _turn(self, op: Any) -> None:

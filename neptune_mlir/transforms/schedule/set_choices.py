@@ -22,7 +22,7 @@ from neptune_mlir.transforms.schedule.tile import kernel_ops
 MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
-    "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1, "beside": 7,
+    "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1, "beside": 8,
     "looks": 1, "waits": 1,
 }  # fmt: skip
 
@@ -58,7 +58,8 @@ def set_choices(
         lefts: 1 if left factors that a program loads once stay in registers, where warp groups
             multiply.
         beside: how many eighths of the instructions of a matmul are issued at its start, where
-            others can be between the elements of arithmetic (`pipeline-loops`); 0: all.
+            others can be between the elements of arithmetic (`pipeline-loops`); 0: all; 8: all,
+            but behind the stores of what groups exchange before another starts.
         cut: 1 if tiles of rows may begin where data say (`cut-rows`).
         looks: 1 if kernels find which tiles masks made of data leave (`skip-dead-tiles`).
         waits: 1 if memory is what warp groups wait for: a third slot of what they stream comes

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from neptune_mlir.errors import UsageError  # noqa: E402
-from neptune_mlir.torch import linear_cross_entropy  # noqa: E402
+from neptune_mlir.torch import linear_cross_entropy, losses  # noqa: E402
 from neptune_mlir.torch.pieces import kept_at, kept_sizes, piece_sizes  # noqa: E402
 
 ROWS, WIDTH, CLASSES, CHUNK = (3, 7), 24, 40, 24
@@ -141,3 +141,14 @@ def test_sizes_of_pieces():
             assert 8192 * size <= rest * 4096 or size <= 512 or classes <= 4096
     assert len(piece_sizes(128256, 4096, 8192, 4096)) <= 20  # each one adds to a gradient
     assert piece_sizes(40, 24, 0, 24) == [24, 16] and piece_sizes(40, 40, 10**6, 24) == [40]
+
+
+@pytest.mark.parametrize(("device", "kernels"), [("cuda", 1), ("cpu", 2)])
+def test_pieces_of_all_sizes_share_a_kernel_on_gpus(device, kernels):
+    """36 kernels, a minute and a half, were the first call of a loss with 128256 classes."""
+
+    class Rows:
+        shape, dtype, device = (8, 24), torch.bfloat16, None
+
+    Rows.device = torch.device(device)
+    assert len({losses._piece(Rows, size) for size in (64, 128)}) == kernels
