@@ -23,7 +23,7 @@ TRADE_HEAD, TRADE_WORD = 16, 8  # bytes in front of a program's two slots, and o
 ALIGNED = 128  # what a number of rows that is chosen is a multiple of
 AT_ONCE = 128  # programs of a kernel that a GPU runs side by side, about
 PARTS = 4  # of data that come in two steps: the last step is one of them
-LATE = 3  # of so many rows one waits for parts to travel
+LATE = 4  # of so many of its own positions one waits for parts to travel
 
 
 @dataclass(frozen=True)
@@ -226,24 +226,24 @@ class ShardSchedule:
     def calls(self, rank: int, owner: int) -> list[Call]:
         key = rank, owner
         if key not in self._calls:
-            rows, late = self.plan.axes[0], self._late(rank, owner)
+            columns, late = self.plan.axes[-1], self._late(rank, owner)
             if late:
-                end = self.layouts[rows].lengths[rank]
+                end = self.layouts[columns].lengths[rank]
                 found = [c for span in ((late, end), (0, late))
-                         for c in self._calls_on(rank, owner, rows, span)]  # fmt: skip
+                         for c in self._calls_on(rank, owner, columns, span)]  # fmt: skip
             else:
                 found = self.plan.masks.calls(self.pieces(rank, owner), self.sizes)
             self._calls[key] = found
         return self._calls[key]
 
     def _late(self, rank: int, owner: int) -> int:
-        """How many of a device's rows meet its own data only after all others' data, where the
-        parts of these have to travel: 0 or some of the first ones, which causal masks let see
-        least."""
+        """How much of a device's own data is met only after all others', where the parts of these
+        have to travel: 0 or some of the first positions, which causal masks let most rows see. (A
+        program for them is as long as for others; with rows that are met late it is not.)"""
         if owner != rank or self.devices == 1 or not set(self.plan.joins) - {self.plan.axes[-1]}:
             return 0
-        rows = self.layouts[self.plan.axes[0]].lengths[rank]
-        return rows // LATE // ALIGNED * ALIGNED
+        length = self.layouts[self.plan.axes[-1]].lengths[rank]
+        return length // LATE // ALIGNED * ALIGNED
 
     def pieces(self, rank: int, owner: int) -> dict[str, tuple[Piece, ...]]:
         *staying, traveling = self.plan.axes
@@ -259,8 +259,7 @@ class ShardSchedule:
                 kept = self.kept(self.plan.axes[-1])
                 span = call.spans[kept] if kept else (0, 1)
                 slots[self.plan.axes[-1]] = _place(span, staying)
-            rows = self.plan.axes[0]
-            late = call.spans[rows][1] <= self._late(rank, owner)
+            late = call.spans[self.plan.axes[-1]][1] <= self._late(rank, owner)
             found.append(Run(call, slots, late))
         return found
 

@@ -383,6 +383,20 @@ def test_causal_work_is_one_run_a_step():
     assert len(set(areas)) == 1  # the same work on each
 
 
+def test_what_is_met_late_takes_no_shorter_programs():
+    """Where parts travel, a quarter of a device's own data is met by all its rows at the end."""
+    plan = plan_of(split_vjp(ops.attention(head_dim=4, causal=True), ["i", "j"])[1])
+    layout = ShardLayout.zigzag(4096, 2)
+    schedule = ShardSchedule(plan, {"i": layout, "j": layout})
+    for rank in range(2):
+        own = [(r.call.spans, r.late) for r in schedule.runs(rank, rank)]
+        assert own == [({"i": (0, 2048), "j": (512, 2048)}, False),
+                       ({"i": (0, 2048), "j": (0, 512)}, True)]  # fmt: skip
+        assert not any(r.late for r in schedule.runs(rank, 1 - rank))
+        every = [r for owner in range(2) for r in schedule.runs(rank, owner)]
+        assert {r.slots["i"] for r in every} == {0}  # an owner joins one part of each device
+
+
 def test_layouts():
     assert ShardLayout.contiguous([3, 0, 2]).pieces == (((0, 3),), ((3, 3),), ((3, 5),))
     assert ShardLayout.even(7, 3).lengths == (2, 2, 3)

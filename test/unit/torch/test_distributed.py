@@ -185,11 +185,12 @@ def backwards(size, devices):
     return nd.ShardLayout(nd.ShardLayout.zigzag(size, devices).pieces[::-1])
 
 
-def late_rows(group):
-    """Some rows meet their own data last, also of few."""
+def met_late(group):
+    """Some of a process's own data is met last, also where parts of gradients travel."""
     old, plan.ALIGNED = plan.ALIGNED, 1
     try:
-        return attention(True, backwards, heads=4)(group)
+        found = gradients_at_once(group)
+        return max(found, attention(True, backwards, heads=4)(group))
     finally:
         plan.ALIGNED = old
 
@@ -270,7 +271,7 @@ CASES = {
     "window": attention(True, nd.ShardLayout.zigzag, window=5),
     "decode": decode, "no keys": nothing_here, "linear and cross-entropy": loss,
     "softmax": softmax, "same bits": same_bits, "context_parallel": by_torch,
-    "at once": at_once, "late rows": late_rows, "together": together, "left over": left_over,
+    "at once": at_once, "met late": met_late, "together": together, "left over": left_over,
     "wrong layout": wrong_layout, "gradients at once": gradients_at_once,
 }  # fmt: skip
 
