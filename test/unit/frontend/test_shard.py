@@ -433,11 +433,13 @@ def test_kernels_on_this_machine():
     np.testing.assert_allclose(got, p.reference(a, b), rtol=1e-6, atol=1e-6)
 
 
-def predicted(size, devices, causal=False, bandwidth=360e9):
-    plan = plan_of(split(ops.attention(head_dim=128, causal=causal, dtype="bf16"), ["i", "j"]))
+def predicted(size, devices, causal=False, bandwidth=360e9, gradients=0.0):
+    program = ops.attention(head_dim=128, causal=causal, dtype="bf16")
+    cut = split_vjp(program, ["i", "j"])[1] if gradients else split(program, ["i", "j"])
+    plan = plan_of(cut)
     layout = ShardLayout.zigzag(size, devices)
     schedule = ShardSchedule(plan, {"i": layout, "j": layout})
-    speed = Speed(points=1e11, memory=3.8e12, gap=2e-6)
+    speed = Speed(points=gradients or 1e11, memory=3.8e12, gap=2e-6)
     link = Link("a link", bandwidth, 10e-6, "assumed")
     return predict(schedule, {"b": 1, "h": 16}, speed, link)
 
@@ -453,3 +455,12 @@ def test_the_model_counts_what_is_computed_and_what_is_hidden():
     sent = 2 * 16 * 8192 * 128 * 2 / 1e9
     last = slow.compute / 2  # what only begins when the data are there
     assert slow.total == pytest.approx(sent + 10e-6 + last, rel=1e-3)
+
+
+def test_the_model_hides_parts_of_gradients_behind_what_is_late():
+    for causal in (False, True):
+        assert predicted(16384, 2, causal, gradients=2.7e10).exposed == 0
+    slow = predicted(16384, 2, bandwidth=20e9, gradients=2.7e10)
+    own, data = 8192**2 / 2.7e10, 2 * 16 * 8192 * 128 * 2 / 20e9
+    first, last = own * 3 / 4 + 2e-6, own / 4 + 2e-6
+    assert slow.exposed == pytest.approx(data + 1e-5 - first + 2 * data + 1e-5 - last, rel=1e-6)
