@@ -195,11 +195,14 @@ class ShardSchedule:
 
     Parts over an axis lie in slots: no two runs write the same positions of one. A device joins the
     parts over the traveling axis of its own runs, those over the other one of all devices' runs
-    with its data.
+    with its data. `adds`: runs add to what parts over the traveling axis have, so one slot is all
+    that these take.
     """
 
-    def __init__(self, plan: ShardPlan, layouts: Mapping[str, ShardLayout]):
-        self.plan, self.layouts = plan, layouts
+    def __init__(
+        self, plan: ShardPlan, layouts: Mapping[str, ShardLayout], adds: bool = False
+    ):  # fmt: skip
+        self.plan, self.layouts, self.adds = plan, layouts, adds
         self.devices = len(next(iter(layouts.values())).pieces)
         if any(len(layout.pieces) != self.devices for layout in layouts.values()):
             raise UsageError("the layouts of the axes are for different numbers of devices")
@@ -258,7 +261,7 @@ class ShardSchedule:
             if self.plan.axes[-1] in slots:
                 kept = self.kept(self.plan.axes[-1])
                 span = call.spans[kept] if kept else (0, 1)
-                slots[self.plan.axes[-1]] = _place(span, staying)
+                slots[self.plan.axes[-1]] = 0 if self.adds else _place(span, staying)
             late = call.spans[self.plan.axes[-1]][1] <= self._late(rank, owner)
             found.append(Run(call, slots, late))
         return found
