@@ -424,11 +424,16 @@ class ShardSchedule:
                     written.append((base + slot, call.spans[kept] if kept else (0, 1)))
             base += self.count(over, rank, owners)
         ends = sorted({0, length, *cuts, *(e for _, span in written for e in span)})
-        found = []
+        found: list[Stretch] = []
         for span in pairwise(ends):
             there = {slot for slot, (a, b) in written if a <= span[0] and span[1] <= b}
             count = max(there, default=0) + 1
-            found.append(Stretch(span, count, tuple(k for k in range(count) if k not in there)))
+            missing = tuple(k for k in range(count) if k not in there)
+            last = found[-1] if found and span[0] not in cuts else None
+            if last and (last.count, last.missing) == (count, missing):
+                found[-1] = Stretch((last.span[0], span[1]), count, missing)
+            else:
+                found.append(Stretch(span, count, missing))
         return found
 
     def givers(self, over: str, at: int) -> list[tuple[int, list[int]]]:

@@ -395,6 +395,9 @@ def test_what_is_met_late_takes_no_shorter_programs():
         assert not any(r.late for r in schedule.runs(rank, 1 - rank))
         every = [r for owner in range(2) for r in schedule.runs(rank, owner)]
         assert {r.slots["i"] for r in every} == {0}  # an owner joins one part of each device
+    assert [s.span for s in schedule.stretches("i", 1)] == [(0, 2048)]  # by one kernel
+    adds = ShardSchedule(plan, {"i": layout, "j": layout}, adds=True)
+    assert [(s.span, s.count) for s in adds.stretches("j", 0)] == [((0, 2048), 1)]
 
 
 def test_layouts():
