@@ -154,16 +154,24 @@ def count_modulo(address: Any, last: Any, lane: Any) -> Any:
     )  # fmt: skip
 
 
-def await_count(address: Any, passed: Any, timeout: Any) -> None:
+def await_count(address: Any, passed: Any, timeout: Any, seen: Any) -> None:
     """Wait until a word of global memory that others write is more than `passed`: what they wrote
     before it is there, for the copy engine as well. After `timeout` milliseconds the kernel ends
-    in an error. (All i32 values but the address.)"""
+    in an error. A word of shared memory keeps what all lanes of the warp saw last, which may be
+    enough. (All i32 values but the address.)"""
     asm(
         "{\n.reg .pred p;\n.reg .b32 v;\n"
+        "ld.shared.b32 v, [$3];\nsetp.gt.s32 p, v, $1;\n@p bra SEEN_${:uid};\n"
         + polls("ld.acquire.sys.global.b32 v, [$0];\nsetp.gt.s32 p, v, $1;\n", "$2")
-        + "fence.proxy.async.global;\n}",
-        "l,r,r", [address, passed, timeout],
+        + "redux.sync.min.s32 v, v, -1;\nst.shared.b32 [$3], v;\n"
+        "fence.proxy.async.global;\nSEEN_${:uid}:\n}",
+        "l,r,r,r,~{memory}", [address, passed, timeout, seen],
     )  # fmt: skip
+
+
+def forget_seen(seen: Any) -> None:
+    """This warp has seen no count."""
+    asm("st.volatile.shared.b32 [$0], 0;", "r,~{memory}", [seen])
 
 
 def store_word(address: Any, word: Any, lane: Any) -> None:

@@ -6,9 +6,9 @@ are tensor maps. One of the arrays may be on its way from another device when th
 word in memory counts what of it has come: *lanes* (points of the dimensions in front of that one,
 in order), or positions of all lanes, from the last one down, in two steps. So a loop of the
 producer runs in *stretches*: tiles of one array that come at once. In front of each it waits until
-the word counts all of it; within, a tile costs what it does in one array, for what a tile takes
-beside that is time in which a slot is free. Streams that a mask ends run backward
-(`lower-to-tiles`), to the first array.
+the word counts all of it, if it has not seen that before (`Counted`); within, a tile costs what
+it does in one array, for what a tile takes beside that is time in which a slot is free. Streams
+that a mask ends run backward (`lower-to-tiles`), to the first array.
 
 The launch passes, of each such argument: where the second array begins along the dimension, the
 address of the word, between which positions it matters, milliseconds after which the kernel ends in
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 NUMBERS = 7  # i32 values of an argument, but for those of its lanes
 MOST = 1 << 30  # positions
+WORD = 4  # bytes
 
 
 @dataclass
@@ -103,8 +104,28 @@ class InTwo:
             passed = s.mul(s.sub(s.sub(high, start), 1), row)
             for offset, each in zip(offsets, lanes, strict=False):
                 passed = s.add(passed, s.mul(offset, s.value(each)))
-            hopper.await_count(word, s.value(passed, s.i32), timeout)
+            hopper.await_count(word, s.value(passed, s.i32), timeout, kernel.counted.address)
         return OneArray(self.dim, behind, origin, start, s.value(end), at)
+
+
+@dataclass
+class Counted:
+    """What the producer has seen of the word that counts: a word in shared memory, `offset` bytes
+    from the start. A block runs several programs, of several tensors each, and a question to memory
+    takes longer than a tile: what has come is asked for once."""
+
+    offset: int | None
+    address: Any = None
+
+    @staticmethod
+    def of(kernel: SpecializedWriter) -> Counted:
+        return Counted(kernel.memory.take(WORD) if kernel.in_two else None)
+
+    def begin(self, kernel: SpecializedWriter) -> None:
+        """Nothing has been seen."""
+        if self.offset is not None:
+            self.address = kernel.address(self.offset)
+            hopper.forget_seen(self.address)
 
 
 @dataclass(frozen=True)

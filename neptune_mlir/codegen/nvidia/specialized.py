@@ -34,7 +34,7 @@ from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProducts, LeftFactor
-from neptune_mlir.codegen.nvidia.in_two import InTwo
+from neptune_mlir.codegen.nvidia.in_two import Counted, InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
@@ -173,6 +173,7 @@ class SpecializedWriter(KernelWriter):
             hopper.set_registers(producing, False)
             with under(s, s.less(warp, self.warps + 1)):
                 producer = Producer(self)
+                self.counted.begin(self)
                 self._programs(lambda: producer.write_program(self.producer), producing=True)
             scf.YieldOp([])
 
@@ -241,6 +242,7 @@ class SpecializedWriter(KernelWriter):
         self.staged, self.room = self._stage_results()
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
+        self.counted = Counted.of(self)
         self.boxed: BoxedResults | None = None
         if self.staged is not None and BOXED.on(self.forall):
             self.boxed = BoxedResults(self, self.staged, self.room)

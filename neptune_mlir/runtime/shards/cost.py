@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.shards.layout import Call
-from neptune_mlir.runtime.shards.plan import ShardSchedule
+from neptune_mlir.runtime.shards.plan import Run, ShardSchedule
 from neptune_mlir.targets.links import Link
 
 SAMPLED = 512  # rows of a run whose points are counted
@@ -86,15 +86,15 @@ class _ShardDevice:
                 arrival += size / link.bandwidth + link.latency
                 exposed += max(0.0, arrival - at)
                 at = max(at, arrival)
-            calls = self._calls(owner)
-            spent = sum(self.points(call) / speed.points + speed.gap for call in calls)
+            spent = sum(self._time(call, speed) for call in self._calls(owner))
             at, computed = at + spent, computed + spent
         back = sum(
             self._bytes(p.axes, p.dtype, owners[-1]) for p in plan.parts if p.over != traveling
         )
-        if back:  # the parts of the last step have nothing to hide behind
-            exposed += back / link.bandwidth + link.latency
-            at += back / link.bandwidth + link.latency
+        if back:  # beside the parts of the last step come the runs that are late
+            late = sum(self._time(run.call, speed) for run in self._late())
+            shown = max(0.0, back / link.bandwidth + link.latency - late)
+            at, computed, exposed = at + late + shown, computed + late, exposed + shown
         join = sum(self._join(over, speed) for over in plan.joins)
         return Prediction(at + join, computed, exposed, join)
 
@@ -107,7 +107,13 @@ class _ShardDevice:
     def _calls(self, owner: int) -> list[Call]:
         if self.plan.carries:
             return [link.call for link in self.schedule.chain(self.rank)[owner]]
-        return [run.call for run in self.schedule.runs(self.rank, owner)]
+        return [run.call for run in self.schedule.runs(self.rank, owner) if not run.late]
+
+    def _late(self) -> list[Run]:
+        return [run for run in self.schedule.runs(self.rank, self.rank) if run.late]
+
+    def _time(self, call: Call, speed: Speed) -> float:
+        return self.points(call) / speed.points + speed.gap
 
     def points(self, call: Call) -> float:
         """The pairs of positions that a run computes: those that its masks let through, counted row

@@ -23,7 +23,7 @@ TRADE_HEAD, TRADE_WORD = 16, 8  # bytes in front of a program's two slots, and o
 ALIGNED = 128  # what a number of rows that is chosen is a multiple of
 AT_ONCE = 128  # programs of a kernel that a GPU runs side by side, about
 PARTS = 4  # of data that come in two steps: the last step is one of them
-LATE = 3  # of so many rows one waits for parts to travel
+LATE = 4  # of so many of its own positions one waits for parts to travel
 
 
 @dataclass(frozen=True)
@@ -195,11 +195,14 @@ class ShardSchedule:
 
     Parts over an axis lie in slots: no two runs write the same positions of one. A device joins the
     parts over the traveling axis of its own runs, those over the other one of all devices' runs
-    with its data.
+    with its data. `adds`: runs add to what parts over the traveling axis have, so one slot is all
+    that these take.
     """
 
-    def __init__(self, plan: ShardPlan, layouts: Mapping[str, ShardLayout]):
-        self.plan, self.layouts = plan, layouts
+    def __init__(
+        self, plan: ShardPlan, layouts: Mapping[str, ShardLayout], adds: bool = False
+    ):  # fmt: skip
+        self.plan, self.layouts, self.adds = plan, layouts, adds
         self.devices = len(next(iter(layouts.values())).pieces)
         if any(len(layout.pieces) != self.devices for layout in layouts.values()):
             raise UsageError("the layouts of the axes are for different numbers of devices")
@@ -226,24 +229,24 @@ class ShardSchedule:
     def calls(self, rank: int, owner: int) -> list[Call]:
         key = rank, owner
         if key not in self._calls:
-            rows, late = self.plan.axes[0], self._late(rank, owner)
+            columns, late = self.plan.axes[-1], self._late(rank, owner)
             if late:
-                end = self.layouts[rows].lengths[rank]
+                end = self.layouts[columns].lengths[rank]
                 found = [c for span in ((late, end), (0, late))
-                         for c in self._calls_on(rank, owner, rows, span)]  # fmt: skip
+                         for c in self._calls_on(rank, owner, columns, span)]  # fmt: skip
             else:
                 found = self.plan.masks.calls(self.pieces(rank, owner), self.sizes)
             self._calls[key] = found
         return self._calls[key]
 
     def _late(self, rank: int, owner: int) -> int:
-        """How many of a device's rows meet its own data only after all others' data, where the
-        parts of these have to travel: 0 or some of the first ones, which causal masks let see
-        least."""
+        """How much of a device's own data is met only after all others', where the parts of these
+        have to travel: 0 or some of the first positions, which causal masks let most rows see. (A
+        program for them is as long as for others; with rows that are met late it is not.)"""
         if owner != rank or self.devices == 1 or not set(self.plan.joins) - {self.plan.axes[-1]}:
             return 0
-        rows = self.layouts[self.plan.axes[0]].lengths[rank]
-        return rows // LATE // ALIGNED * ALIGNED
+        length = self.layouts[self.plan.axes[-1]].lengths[rank]
+        return length // LATE // ALIGNED * ALIGNED
 
     def pieces(self, rank: int, owner: int) -> dict[str, tuple[Piece, ...]]:
         *staying, traveling = self.plan.axes
@@ -258,9 +261,8 @@ class ShardSchedule:
             if self.plan.axes[-1] in slots:
                 kept = self.kept(self.plan.axes[-1])
                 span = call.spans[kept] if kept else (0, 1)
-                slots[self.plan.axes[-1]] = _place(span, staying)
-            rows = self.plan.axes[0]
-            late = call.spans[rows][1] <= self._late(rank, owner)
+                slots[self.plan.axes[-1]] = 0 if self.adds else _place(span, staying)
+            late = call.spans[self.plan.axes[-1]][1] <= self._late(rank, owner)
             found.append(Run(call, slots, late))
         return found
 
@@ -422,11 +424,16 @@ class ShardSchedule:
                     written.append((base + slot, call.spans[kept] if kept else (0, 1)))
             base += self.count(over, rank, owners)
         ends = sorted({0, length, *cuts, *(e for _, span in written for e in span)})
-        found = []
+        found: list[Stretch] = []
         for span in pairwise(ends):
             there = {slot for slot, (a, b) in written if a <= span[0] and span[1] <= b}
             count = max(there, default=0) + 1
-            found.append(Stretch(span, count, tuple(k for k in range(count) if k not in there)))
+            missing = tuple(k for k in range(count) if k not in there)
+            last = found[-1] if found and span[0] not in cuts else None
+            if last and (last.count, last.missing) == (count, missing):
+                found[-1] = Stretch((last.span[0], span[1]), count, missing)
+            else:
+                found.append(Stretch(span, count, missing))
         return found
 
     def givers(self, over: str, at: int) -> list[tuple[int, list[int]]]:

@@ -59,7 +59,7 @@ class ShardedFunction:
         One for the gradients that are summed over each axis: none of these travels. But one for
         all, whose parts travel, where its kernel computes all at once and adds to some of them in
         memory, in any order: that computes less."""
-        if not same and self._at_once.kernels.adds:
+        if not same and self._at_once.kernels.added:
             return [self._at_once]
         return self._apart
 

@@ -96,11 +96,25 @@ class ShardKernels:
         return last[2] if is_cut and isinstance(last[2], int) else 0
 
     @functools.cached_property
-    def adds(self) -> bool:
-        """Whether `local` adds to results in memory, on GPUs: a kernel sets these to 0 first."""
+    def added(self) -> tuple[str, ...]:
+        """The parts that `local` adds to in memory, on GPUs: a kernel sets these to 0 first."""
         bundle = self.local.bundle if self.target != "cpu" else None
         images = bundle.facts.get("images", ()) if bundle else ()
-        return any(_adds(bundle.plan_of(i)) for i in images if "when" not in i)
+        plans = [bundle.plan_of(i) for i in images if "when" not in i] if bundle else []
+        numbers = {n for plan in plans for n in _zeroed(plan).values()}
+        return tuple(p.name for n, p in enumerate(self.plan.parts) if n in numbers)
+
+    @functools.cached_property
+    def adding(self) -> Kernel:
+        """`local`, but for the kernels that set parts to 0: to these it adds."""
+        bundle, images = self.local.bundle, []
+        for image in bundle.facts["images"]:
+            plan = bundle.plan_of(image)
+            if zeroed := _zeroed(plan):
+                rest = tuple(x for k, x in enumerate(plan.launches) if k not in zeroed)
+                images.append({**image, "plan": replace(plan, launches=rest).to_json()})
+        facts = {**bundle.facts, "images": images}
+        return Kernel.of_bundle(replace(bundle, facts=facts), self.plan.name)
 
     def link(self, first: bool, last: bool) -> Kernel:
         """The kernel of a link of a chain over the last axis: `local` or, where it is not the
@@ -171,15 +185,16 @@ class ShardKernels:
         return cls(plan, make)
 
 
-def _adds(plan: Plan) -> bool:
-    """Whether a kernel of a plan has nothing but a result that a later one has as well."""
+def _zeroed(plan: Plan) -> dict[int, int]:
+    """The launches of a plan that have nothing but a result which a later one has as well, so set
+    it to 0: the number of that result."""
     arrays = [{tuple(o[:2]) for o in launch.operands if o[0] in ("argument", "buffer")}
               for launch in plan.launches]  # fmt: skip
-    results = {tuple(r) for r in plan.results}
-    return any(
-        len(own) == 1 and own <= results and any(own <= later for later in arrays[k + 1 :])
-        for k, own in enumerate(arrays)
-    )
+    results = [tuple(r) for r in plan.results]
+    return {
+        k: results.index(own.copy().pop()) for k, own in enumerate(arrays)
+        if len(own) == 1 and own <= {*results} and any(own <= x for x in arrays[k + 1 :])
+    }  # fmt: skip
 
 
 def _traded(plan: Plan) -> int:
@@ -196,9 +211,9 @@ def call(kernel: Kernel, arguments: Sequence[Any], out: Sequence[torch.Tensor]) 
     try:
         kernel(*arguments, out=list(out))
     except ArgumentError:
-        copied = [_copied(x) for x in arguments]
-        made = kernel(*copied)
-        for x, to in zip(made if isinstance(made, tuple) else (made,), out, strict=True):
+        made = [_copied(x) for x in out]
+        kernel(*map(_copied, arguments), out=made)
+        for x, to in zip(made, out, strict=True):
             to.copy_(x)
 
 

@@ -112,8 +112,16 @@ class ShardedKernel:
         if key not in self._schedules:
             if len(self._schedules) >= _SCHEDULES:
                 self._schedules.clear()
-            self._schedules[key] = ShardSchedule(self.plan, dict(layouts))
+            self._schedules[key] = ShardSchedule(self.plan, dict(layouts), self._adds)
         return self._schedules[key]
+
+    @functools.cached_property
+    def _adds(self) -> bool:
+        """Whether the runs of a device add to the same parts: where its kernel adds to some anyhow,
+        and parts travel, so that runs are several."""
+        staying = {p.name for p in self.plan.parts if p.over == self.plan.axes[-1]}
+        leaving = len(self.plan.parts) - len(staying)
+        return bool(leaving and staying) and staying <= {*self.kernels.added}
 
     def _asked(self, arguments: Sequence[Any]) -> dict[str, ShardLayout]:
         """Contiguous layouts of what the processes have."""
@@ -378,6 +386,9 @@ class ShardCall:
             p.name: self._buffer(p, schedule.count(p.over, rank, list(schedule.owners(rank))), rank)
             for p in self.plan.parts if p not in leaving
         }  # fmt: skip
+        if schedule.adds:
+            for x in parts.values():
+                x.zero_()
         own: list[torch.Tensor] = []
         for owner in schedule.owners(rank):
             data = self.arguments
@@ -419,7 +430,8 @@ class ShardCall:
             out = [narrow(parts[p.name][run.slots[p.over]], p.axes, spans)
                    for p in self.plan.parts]  # fmt: skip
             out += [narrow(here[a.name], a.axes, spans) for a in self.plan.here]
-            call(self.kernels.local, [*arguments, *numbers.values()], out)
+            kernel = self.kernels.adding if self.schedule.adds else self.kernels.local
+            call(kernel, [*arguments, *numbers.values()], out)
 
     # joins
 

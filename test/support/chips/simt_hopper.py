@@ -200,10 +200,17 @@ class HopperBlock(simt.Block):
         return np.where(lane == 0, found, 0).astype(np.int32)
 
     def _await_count(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        word, passed, timeout = (self._one(v, mask) for v in operands)
+        word, passed, timeout, seen = (self._one(v, mask) for v in operands)
+        assert "redux.sync.min.s32 v" in text and "fence.proxy.async.global;\nSEEN" in text, text
+        if self.shared[seen : seen + 4].view(np.int32)[0] > passed:
+            return
         assert self.launch.come is not None and timeout > 0
-        assert text.endswith("fence.proxy.async.global;\n}"), text
         self.launch.come(word, passed)
+        self.shared[seen : seen + 4] = np.array([passed + 1], np.int32).view(np.uint8)
+
+    def _forget_seen(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        seen = self._one(operands[0], mask)
+        self.shared[seen : seen + 4] = 0
 
     def _store_word(self, text: str, operands: Any, mask: np.ndarray) -> None:
         address, word, lane = operands
@@ -462,6 +469,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "wgmma.mma_async": HopperBlock._multiply,
     "wgmma.wait_group": HopperBlock._await_products,
     "ld.acquire.sys": HopperBlock._await_count,
+    "st.volatile.shared.b32": HopperBlock._forget_seen,
     "mbarrier.try_wait": HopperBlock._wait,
     "mbarrier.arrive.expect_tx": HopperBlock._expect,
     "mbarrier.arrive": HopperBlock._arrive,

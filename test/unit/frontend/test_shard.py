@@ -383,6 +383,23 @@ def test_causal_work_is_one_run_a_step():
     assert len(set(areas)) == 1  # the same work on each
 
 
+def test_what_is_met_late_takes_no_shorter_programs():
+    """Where parts travel, a quarter of a device's own data is met by all its rows at the end."""
+    plan = plan_of(split_vjp(ops.attention(head_dim=4, causal=True), ["i", "j"])[1])
+    layout = ShardLayout.zigzag(4096, 2)
+    schedule = ShardSchedule(plan, {"i": layout, "j": layout})
+    for rank in range(2):
+        own = [(r.call.spans, r.late) for r in schedule.runs(rank, rank)]
+        assert own == [({"i": (0, 2048), "j": (512, 2048)}, False),
+                       ({"i": (0, 2048), "j": (0, 512)}, True)]  # fmt: skip
+        assert not any(r.late for r in schedule.runs(rank, 1 - rank))
+        every = [r for owner in range(2) for r in schedule.runs(rank, owner)]
+        assert {r.slots["i"] for r in every} == {0}  # an owner joins one part of each device
+    assert [s.span for s in schedule.stretches("i", 1)] == [(0, 2048)]  # by one kernel
+    adds = ShardSchedule(plan, {"i": layout, "j": layout}, adds=True)
+    assert [(s.span, s.count) for s in adds.stretches("j", 0)] == [((0, 2048), 1)]
+
+
 def test_layouts():
     assert ShardLayout.contiguous([3, 0, 2]).pieces == (((0, 3),), ((3, 3),), ((3, 5),))
     assert ShardLayout.even(7, 3).lengths == (2, 2, 3)
@@ -419,11 +436,13 @@ def test_kernels_on_this_machine():
     np.testing.assert_allclose(got, p.reference(a, b), rtol=1e-6, atol=1e-6)
 
 
-def predicted(size, devices, causal=False, bandwidth=360e9):
-    plan = plan_of(split(ops.attention(head_dim=128, causal=causal, dtype="bf16"), ["i", "j"]))
+def predicted(size, devices, causal=False, bandwidth=360e9, gradients=0.0):
+    program = ops.attention(head_dim=128, causal=causal, dtype="bf16")
+    cut = split_vjp(program, ["i", "j"])[1] if gradients else split(program, ["i", "j"])
+    plan = plan_of(cut)
     layout = ShardLayout.zigzag(size, devices)
     schedule = ShardSchedule(plan, {"i": layout, "j": layout})
-    speed = Speed(points=1e11, memory=3.8e12, gap=2e-6)
+    speed = Speed(points=gradients or 1e11, memory=3.8e12, gap=2e-6)
     link = Link("a link", bandwidth, 10e-6, "assumed")
     return predict(schedule, {"b": 1, "h": 16}, speed, link)
 
@@ -439,3 +458,12 @@ def test_the_model_counts_what_is_computed_and_what_is_hidden():
     sent = 2 * 16 * 8192 * 128 * 2 / 1e9
     last = slow.compute / 2  # what only begins when the data are there
     assert slow.total == pytest.approx(sent + 10e-6 + last, rel=1e-3)
+
+
+def test_the_model_hides_parts_of_gradients_behind_what_is_late():
+    for causal in (False, True):
+        assert predicted(16384, 2, causal, gradients=2.7e10).exposed == 0
+    slow = predicted(16384, 2, bandwidth=20e9, gradients=2.7e10)
+    own, data = 8192**2 / 2.7e10, 2 * 16 * 8192 * 128 * 2 / 20e9
+    first, last = own * 3 / 4 + 2e-6, own / 4 + 2e-6
+    assert slow.exposed == pytest.approx(data + 1e-5 - first + 2 * data + 1e-5 - last, rel=1e-6)
