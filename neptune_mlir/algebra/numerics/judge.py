@@ -21,7 +21,7 @@ from neptune_mlir.algebra.numerics.accuracy import (
 )
 from neptune_mlir.algebra.numerics.floats import EPSILON, Array
 from neptune_mlir.algebra.numerics.moves import WIGGLES, Move, alike, jitter, moved_together, wiggle
-from neptune_mlir.algebra.numerics.orders import FURTHER_ORDERS, ORDERS, SIGNS
+from neptune_mlir.algebra.numerics.orders import EXACT, FURTHER_ORDERS, ORDERS, SIGNS
 from neptune_mlir.algebra.numerics.rearranged import Rearrangement, rearrangements
 
 AGAIN = 16  # runs that even out luck
@@ -68,9 +68,10 @@ class Programs:
     hiding: Callable[[], Programs] | None = None
 
     def in_every_order(self) -> list[Run]:
-        """The program as written with its sums in all orders but that of the program."""
+        """The program as written with its sums in all orders but that of the program; at last with
+        exact ones."""
         reordered = self.reordered
-        orders = *range(1, ORDERS + 1), *FURTHER_ORDERS
+        orders = *range(1, ORDERS + 1), *FURTHER_ORDERS, EXACT
         return [reordered(order) for order in orders] if reordered else []
 
     def unfused_in(self, run: int) -> Run:

@@ -11,6 +11,8 @@ rounded.
 
 Whether a sum of large numbers overflows on its way is luck, too. In one order more, in which no
 error is measured, all numbers above 0 come first, beside all below: it overflows where any does.
+
+In the last order there is no luck at all: what is added up is exact, and rounded once (`EXACT`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 ORDERS = 5  # beside that of the program
 SIGNS = ORDERS + 1  # what is above 0, and what is below
 FURTHER_ORDERS = range(SIGNS + 1, SIGNS + 17)  # for what is wrong beside all of these
+EXACT = FURTHER_ORDERS.stop + 1  # (an even number: products are rounded)
 PARTS = 16  # where a sum may start
 BLOCKS, HALVES = 4, 5  # orders that add up in parts
 BLOCK = 4  # elements of a block
@@ -30,7 +33,7 @@ def way_of(sum_: int, order: int) -> tuple[int, bool]:
     Args:
         order: 0 is that of the program.
     """
-    if order in (0, HALVES, SIGNS):
+    if order in (0, HALVES, SIGNS, EXACT):
         return 0, False
     start, back = ((sum_ + 1) * order * step % 1.0 for step in _STEPS)
     return int(start * PARTS), back < 0.5

@@ -8,14 +8,15 @@ where its only store is of a sum of floats, at a place that the loop's index doe
 Nor does anything say whether a product is rounded before it is added up: odd orders let it be a
 part of one fused multiply-add. Other products are rounded as written, for y - b x is no sum. The
 last orders add up in parts, as tiles and vectors do: a few elements first, or every other one, then
-what these make; or what is above 0 beside what is below.
+what these make; or what is above 0 beside what is below. One adds up in f64, and rounds once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from neptune_mlir.algebra.numerics.orders import HALVES, PARTS, SIGNS, block_of, way_of
+from neptune_mlir.algebra.numerics.orders import EXACT, HALVES, PARTS, SIGNS, block_of, way_of
 from neptune_mlir.ir.bindings import arith, ir, math, memref, scf
 from neptune_mlir.ir.values import made_from
 from neptune_mlir.transforms.registry import register
@@ -39,6 +40,9 @@ def reorder_sums(module: Any, *, order: int = 0) -> None:
         if order == SIGNS and inner:
             in_blocks.append(store)
             _part_signs(loop, store)
+        if order == EXACT and inner:
+            in_blocks.append(store)
+            _add_exactly(loop, store)
         if order == HALVES and inner:
             in_blocks.append(store)
             _halve(loop)
@@ -127,31 +131,58 @@ def _halve(loop: Any) -> None:
 
 def _part_signs(loop: Any, store: Any) -> None:
     """What is below 0 is added up in numbers of its own, and these to the sums at the end."""
+    kind = store.operands[0].type
+    nothing = lambda: arith.constant(kind, 0.0)  # noqa: E731
+
+    def parts(term: Any) -> tuple[Any, Any]:
+        below = arith.cmpf(arith.CmpFPredicate.OLT, term, nothing())
+        return arith.select(below, term, nothing()), arith.select(below, nothing(), term)
+
+    _add_beside(loop, store, kind, parts, lambda found: found)
+
+
+def _add_exactly(loop: Any, store: Any) -> None:
+    """All is added up in f64, and rounded at the end."""
+    kind, wide = store.operands[0].type, ir.F64Type.get(store.context)
+    if kind == wide:
+        return
+
+    def parts(term: Any) -> tuple[Any, Any]:
+        return arith.extf(wide, term), arith.constant(kind, 0.0)
+
+    _add_beside(loop, store, wide, parts, lambda found: arith.truncf(kind, found))
+
+
+def _add_beside(
+    loop: Any, store: Any, kind: Any, parts: Callable[[Any], tuple[Any, Any]],
+    ended: Callable[[Any], Any],
+) -> None:  # fmt: skip
+    """The first of two `parts` of a term is added up in numbers of their own, of this kind; they
+    are added to the sums at the end."""
     total, sums, *places = store.operands
     read = _read_of(store)
     if read is None:
         return
     (at,) = (k for k, v in enumerate(total.owner.operands) if v != read.results[0])
-    term, kind = total.owner.operands[at], total.type
     low, high, step = list(loop.operands)[:3]
     index = loop.regions[0].blocks[0].arguments[0]
     with ir.InsertionPoint(loop), loop.location:
-        parts, nothing = _like(sums, kind), arith.constant(kind, 0.0)
+        beside, nothing = _like(sums, kind), arith.constant(kind, 0.0)
     with ir.InsertionPoint(total.owner), loop.location:
-        below = arith.cmpf(arith.CmpFPredicate.OLT, term, nothing)
+        part, rest = parts(total.owner.operands[at])
         first = arith.cmpi(arith.CmpIPredicate.eq, index, low)
-        before = arith.select(first, nothing, memref.load(parts, places))
-        found = arith.addf(before, arith.select(below, term, nothing))
-        memref.store(found, parts, places)
-        total.owner.operands[at] = arith.select(below, nothing, term)
+        before = arith.select(first, nothing, memref.load(beside, places))
+        found = arith.addf(before, part)
+        memref.store(found, beside, places)
+        total.owner.operands[at] = rest
     with ir.InsertionPoint.after(store), loop.location:
         end = arith.cmpi(arith.CmpIPredicate.sge, arith.addi(index, step), high)
         branch = scf.IfOp(end)
         with ir.InsertionPoint(branch.then_block):
-            memref.store(arith.addf(memref.load(sums, places), found), sums, places)
+            memref.store(arith.addf(memref.load(sums, places), ended(found)), sums, places)
             scf.yield_([])
     with ir.InsertionPoint.after(loop), loop.location:
-        memref.dealloc(parts)
+        memref.dealloc(beside)
 
 
 def _read_of(store: Any) -> Any:

@@ -3,6 +3,7 @@
 // RUN: neptune-opt %s --reorder-sums=order=4 | filecheck %s --check-prefix=BLOCKS
 // RUN: neptune-opt %s --reorder-sums=order=5 | filecheck %s --check-prefix=HALVES
 // RUN: neptune-opt %s --reorder-sums=order=6 | filecheck %s --check-prefix=SIGNS
+// RUN: neptune-opt %s --reorder-sums=order=24 | filecheck %s --check-prefix=EXACT
 
 // A sum starts in the middle (9 of 16 parts) and goes backwards, round the end.
 // CHECK-LABEL: @sum
@@ -47,6 +48,16 @@
 // SIGNS: arith.addf %{{.*}}, %[[ABOVE]]
 // SIGNS: scf.if
 // SIGNS: memref.store %{{.*}}, %arg1
+// In f64 there is one rounding, at the end.
+// EXACT-LABEL: @sum
+// EXACT: %[[WIDE:.*]] = memref.alloc() : memref<4xf64>
+// EXACT: scf.for
+// EXACT: %[[TERM:.*]] = arith.extf %{{.*}} : f32 to f64
+// EXACT: %[[SUM:.*]] = arith.addf %{{.*}}, %[[TERM]] : f64
+// EXACT: memref.store %[[SUM]], %[[WIDE]]
+// EXACT: scf.if
+// EXACT: arith.truncf %[[SUM]] : f64 to f32
+// EXACT: memref.store %{{.*}}, %arg1
 // SAME-LABEL: @sum
 // SAME-NOT: arith.remui
 func.func @sum(%x: memref<4x8xf32>, %y: memref<4xf32>) {

@@ -10,7 +10,7 @@ from neptune_mlir.algebra.numerics import judge as judging
 from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.judge import Programs, judge
 from neptune_mlir.algebra.numerics.moves import jitter, moved_together
-from neptune_mlir.algebra.numerics.orders import FURTHER_ORDERS
+from neptune_mlir.algebra.numerics.orders import EXACT, FURTHER_ORDERS
 from neptune_mlir.algebra.numerics.rearranged import rearrangements
 
 ULP, ORDER = EPSILON["f32"], FURTHER_ORDERS[2]
@@ -122,3 +122,29 @@ def test_noise_of_equal_16_bit_numbers_has_the_last_place_of_f32():
     assert judge(of, [x])[0].ok
     far = replace(of, fused=lambda values: [np.full(1, 1.0)])
     assert not judge(far, [x])[0].ok
+
+
+@pytest.mark.parametrize(
+    ("given", "order", "right"),
+    [(0.0, EXACT, True), (0.5, EXACT, True), (0.4, EXACT, False), (0.0, ORDER, False)],
+)
+def test_a_row_that_needs_the_noise_of_a_sum(given, order, right):
+    """With an exact mean, equal numbers have no variance, and what is divided by its root
+    overflows. No single order says that much."""
+    one = lambda x: np.ones(3)  # noqa: E731
+    exactly = 0.5 if given else 0.0
+    of = programs(
+        lambda x: np.full(3, given), one, one,
+        lambda number, x: np.full(3, exactly if number == order else 1.0),
+    )  # fmt: skip
+    assert judge(of, [X])[0].ok == right
+
+
+def test_digits_that_exact_sums_lose_are_none_that_a_fused_program_may_lose():
+    """An eighth of a row is what the program as written is off by, or it is in range."""
+    one = lambda x: np.ones(3)  # noqa: E731
+    of = programs(
+        lambda x: np.full(3, 0.9), one, one,
+        lambda number, x: np.full(3, 0.9 if number == EXACT else 1.0),
+    )  # fmt: skip
+    assert not judge(of, [X])[0].ok
