@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.algebra.numerics import hostile as hostile_inputs
-from neptune_mlir.algebra.numerics.accuracy import Comparison
+from neptune_mlir.algebra.numerics.comparison import Comparison
 from neptune_mlir.algebra.numerics.floats import EPSILON
-from neptune_mlir.algebra.numerics.judge import Programs
+from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.cli.timing import time_text, timed
 from neptune_mlir.driver.inputs import hostile_extents, random_inputs
 from neptune_mlir.driver.three_ways import judged, plain_values, three_ways

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics import hostile as hostile_inputs
-from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32, TOLERANCE, Comparison
+from neptune_mlir.algebra.numerics.accuracy import DIGITS_OF_F32, TOLERANCE
+from neptune_mlir.algebra.numerics.comparison import Comparison
 from neptune_mlir.algebra.numerics.floats import EPSILON
-from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.judge import judge
 from neptune_mlir.algebra.numerics.orders import ORDERS
+from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.driver.inputs import result_dtype, stored, to_float64
 from neptune_mlir.errors import NeptuneError
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import Comparison
 from neptune_mlir.algebra.numerics.at_once import excess_at_once, stacked
-from neptune_mlir.algebra.numerics.judge import Programs, Run, judge
+from neptune_mlir.algebra.numerics.comparison import Comparison
+from neptune_mlir.algebra.numerics.judge import judge
+from neptune_mlir.algebra.numerics.programs import Programs, Run
 from neptune_mlir.driver.compiler import compile_text, compile_unfused, lower_text
 from neptune_mlir.driver.inputs import stored
 from neptune_mlir.driver.kernel import Kernel, Source

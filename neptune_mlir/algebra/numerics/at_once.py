@@ -16,8 +16,8 @@ import numpy as np
 
 from neptune_mlir.algebra.numerics.accuracy import bases, bound, ends
 from neptune_mlir.algebra.numerics.floats import EPSILON, SMALLEST, Array, rounded
-from neptune_mlir.algebra.numerics.judge import far_from_one
 from neptune_mlir.algebra.numerics.norms import kinds, norm
+from neptune_mlir.algebra.numerics.programs import far_from_one
 
 # Of inputs that are not right at once: the worst, so many by name, and so many of all; as many of
 # those that no luck excuses, which come first. Each takes 10 ms, as thousands that are right do

@@ -32,9 +32,10 @@ from neptune_mlir.algebra.numerics.at_once import (
 )
 from neptune_mlir.algebra.numerics.evaluation import Array, Domain
 from neptune_mlir.algebra.numerics.floats import rounded
-from neptune_mlir.algebra.numerics.judge import Programs, judge_each
+from neptune_mlir.algebra.numerics.judge import judge_each
 from neptune_mlir.algebra.numerics.kept import Kept
 from neptune_mlir.algebra.numerics.orders import SIGNS
+from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.numerics.steps import IN_ORDER, NestStep, Step
 from neptune_mlir.algebra.terms import Term, is_float, leaves, walk

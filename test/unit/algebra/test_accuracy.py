@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neptune_mlir.algebra.numerics.accuracy import GARBAGE, LOST, Comparison
+from neptune_mlir.algebra.numerics.accuracy import GARBAGE, LOST
+from neptune_mlir.algebra.numerics.comparison import Comparison
 from neptune_mlir.algebra.numerics.floats import EPSILON, LARGEST, rounded
-from neptune_mlir.algebra.numerics.judge import AGAIN, Programs, judge
+from neptune_mlir.algebra.numerics.judge import AGAIN, judge
 from neptune_mlir.algebra.numerics.moves import alike, jitter, moved_together, wiggle
+from neptune_mlir.algebra.numerics.programs import Programs
 
 NAN, INF = np.nan, np.inf
 

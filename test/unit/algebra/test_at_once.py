@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from neptune_mlir.algebra.numerics import hostile
-from neptune_mlir.algebra.numerics.accuracy import Comparison
 from neptune_mlir.algebra.numerics.at_once import STRANGE, excess_at_once
-from neptune_mlir.algebra.numerics.judge import Programs, far_from_one, judge, judge_each
+from neptune_mlir.algebra.numerics.comparison import Comparison
+from neptune_mlir.algebra.numerics.judge import judge, judge_each
 from neptune_mlir.algebra.numerics.moves import alike, jitter, moved_together, wiggle
 from neptune_mlir.algebra.numerics.norms import frobenius, kinds
+from neptune_mlir.algebra.numerics.programs import Programs, far_from_one
 
 
 def softmax(x, y):

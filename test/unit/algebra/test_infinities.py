@@ -3,7 +3,8 @@
 
 import numpy as np
 
-from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.judge import judge
+from neptune_mlir.algebra.numerics.programs import Programs
 
 NAN, INF = np.nan, np.inf
 

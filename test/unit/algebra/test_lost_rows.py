@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from neptune_mlir.algebra.numerics.floats import EPSILON
-from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.judge import judge
+from neptune_mlir.algebra.numerics.programs import Programs
 
 
 def of(*functions):

@@ -4,7 +4,8 @@
 import numpy as np
 
 from neptune_mlir.algebra.numerics.floats import EPSILON
-from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.judge import judge
+from neptune_mlir.algebra.numerics.programs import Programs
 
 
 def nan_where(sign):

@@ -8,9 +8,10 @@ import pytest
 
 from neptune_mlir.algebra.numerics import judge as judging
 from neptune_mlir.algebra.numerics.floats import EPSILON
-from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.judge import judge
 from neptune_mlir.algebra.numerics.moves import jitter, moved_together
 from neptune_mlir.algebra.numerics.orders import EXACT, FURTHER_ORDERS
+from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.algebra.numerics.rearranged import rearrangements
 
 ULP, ORDER = EPSILON["f32"], FURTHER_ORDERS[2]

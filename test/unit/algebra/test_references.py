@@ -9,7 +9,8 @@ import pytest
 import neptune_mlir
 from neptune_mlir.algebra.numerics.error_bound import bounds
 from neptune_mlir.algebra.numerics.evaluation import Domain, define, evaluate, fused
-from neptune_mlir.algebra.numerics.judge import Programs, judge
+from neptune_mlir.algebra.numerics.judge import judge
+from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.algebra.solver import solve_chain
 from neptune_mlir.algebra.terms import ref as reference
 from neptune_mlir.frontend import notation as N

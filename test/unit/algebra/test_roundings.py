@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from neptune_mlir.algebra.numerics.floats import EPSILON, LARGEST, SMALLEST, rounded
-from neptune_mlir.algebra.numerics.judge import ROUNDINGS, Programs, judge
+from neptune_mlir.algebra.numerics.judge import ROUNDINGS, judge
+from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.driver.compiler import compile_reference
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
