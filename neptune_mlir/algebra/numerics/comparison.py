@@ -262,19 +262,24 @@ class Comparison:
         apart = np.abs(np.where(both, fused - unfused, 0.0))
         self.difference = max(self.difference, float(apart.max(initial=0.0)))
 
-    def take_worst_order(self) -> None:
+    def take_worst_order(self, more: Sequence[Array]) -> None:
         """From here on the errors of the unfused program are those in the order of its sums that is
-        worst for a row; `every` order has been added. (Of that order nobody knows how much of its
-        error more range takes away.)"""
-        of_orders, self._ranged = np.asarray(self._of_orders), []
+        worst for a row; `every` order has been added, and `more` has the errors in others. (Of that
+        order nobody knows how much of its error more range takes away.)"""
+        of_orders = np.concatenate([np.asarray(self._of_orders), np.stack(more, 1)], 1)
         worst = norm(of_orders, 0).argmax(0)
         self._unfused = [*np.take_along_axis(of_orders, worst[None, None], 1)[:, 0]]
+        self._ranged = []
 
     def add_order(self, unfused: Any, exact: Any) -> None:
         """The program as written on the first input, its sums in another order."""
+        self.in_orders.append(self.errors_of(unfused, exact))
+
+    def errors_of(self, unfused: Any, exact: Any) -> Array:
+        """What the program as written is off by in one run, by row."""
         of_one = Comparison(self.dtype)
         of_one.add(unfused, unfused, exact)
-        self.in_orders += of_one._unfused
+        return of_one._unfused[0] if of_one._unfused else np.zeros(0)
 
     def _by_row(self, errors: Sequence[Array]) -> Array:
         if not errors:

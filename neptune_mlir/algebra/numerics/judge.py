@@ -29,6 +29,7 @@ from neptune_mlir.algebra.numerics.rearranged import Rearrangement, rearrangemen
 AGAIN = 16  # runs that even out luck; more where these leave it close
 # Runs whose inputs move by parts of themselves, where a last place moves no rounding.
 FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, FURTHEST)
+ELEMENTS = 32  # orders of elements, in which a program as written may be worse than in all others
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
 ROUNDINGS = 64
 
@@ -212,7 +213,8 @@ def _rearranged(
     programs: Programs, beside: _Beside, look: _Look, found: Sequence[Comparison]
 ) -> Asking[None]:
     """Whether an error is luck that inputs which move keep: the program as written has it in some
-    order of its sums, and the elements of the inputs in other orders have no such error."""
+    order of its sums, or of the elements of all of them, and the elements of the inputs in other
+    orders have no such error."""
     arguments = beside.arguments
     generator = np.random.default_rng(AGAIN)
     draws = rearrangements(programs.exact, arguments, generator, FURTHER - 1)
@@ -223,11 +225,27 @@ def _rearranged(
     for k, (inputs, way) in enumerate(zip(many, (None, *draws), strict=True)):
         there = programs if way is None else _in_the_order(programs, way)
         yield from _run(there, [inputs], elsewhere, look, first=k)
-    for comparison, other in zip(found, elsewhere, strict=True):
+    many = [arguments, *beside.further(1, found[0].runs)]
+    for k, (comparison, other) in enumerate(zip(found, elsewhere, strict=True)):
         if not comparison.ok and not comparison.strangers:
-            comparison.take_worst_order()
+            comparison.take_worst_order(_off_in_orders(programs, draws[:ELEMENTS], many, k))
             if not other.ok:
                 comparison.beside = other.excess
+
+
+def _off_in_orders(
+    programs: Programs, ways: Sequence[Rearrangement], many: Sequence[Sequence[Any]], k: int
+) -> list[Array]:
+    """What the program as written is off by with its elements in each of some orders, in result
+    `k`, by run and row."""
+    comparison = programs.comparisons()[k]
+    return [
+        np.stack([
+            comparison.errors_of(there.unfused(inputs)[k], there.exact(inputs)[k])
+            for inputs in many
+        ])
+        for there in (_in_the_order(programs, way) for way in ways)
+    ]  # fmt: skip
 
 
 def _in_the_order(programs: Programs, way: Rearrangement) -> Programs:

@@ -3,7 +3,8 @@
 
 `Parts.cuts` finds where a dimension was joined, through reshapes and whatever is computed
 elementwise; `Parts.part` writes those ops again for one part. Answers are kept: elementwise ops
-share operands, and there are too many paths through them to walk each.
+share operands, and there are too many paths through them to walk each. Behind DEEP ops nothing is
+looked for: a concatenation so far away stays one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
 from neptune_mlir.transforms.linalg.structured_loops import Loops, dims_of
 
+DEEP = 100  # ops behind one another
 _RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 
 
@@ -29,17 +31,26 @@ class Parts:
 
     def __init__(self) -> None:
         self._known: dict[Any, Any] = {}
+        self._depth = 0
 
-    def _once(self, key: Any, find: Callable[[], Any]) -> Any:
+    def _once(self, key: Any, find: Callable[[], Any], beyond: Any = False) -> Any:
+        """What is found, once; `beyond` where too many questions led here."""
         if key not in self._known:
-            self._known[key] = find()
+            if self._depth == DEEP:
+                return beyond
+            self._depth += 1
+            try:
+                self._known[key] = find()
+            finally:
+                self._depth -= 1
         return self._known[key]
 
     # ---- where tensors are joined --------------------------------------------------------------
 
     def cuts(self, value: Any, dim: int) -> frozenset[int]:
         """Where the parts of a dimension meet; none where something needs the tensor whole."""
-        return frozenset(self._once(("cuts", value, dim), lambda: set(self._find_cuts(value, dim))))
+        key = "cuts", value, dim
+        return frozenset(self._once(key, lambda: set(self._find_cuts(value, dim)), ()))
 
     def _find_cuts(self, value: Any, dim: int) -> Iterable[int]:
         op = owner_of(value)
@@ -130,9 +141,11 @@ class Parts:
         """Elements `offset` to `offset + size` of a dimension. Raises NoPart."""
         if shape_of(value)[dim] == size:
             return value
-        return self._once(
-            ("part", value, dim, offset, size), lambda: self._build(value, dim, offset, size)
-        )
+        key = "part", value, dim, offset, size
+        found = self._once(key, lambda: self._build(value, dim, offset, size), None)
+        if found is None:
+            raise NoPart
+        return found
 
     def _build(self, value: Any, dim: int, offset: int, size: int) -> Any:
         op, kind = owner_of(value), resized(value.type, dim, size)

@@ -28,6 +28,7 @@ from neptune_mlir.transforms.linalg.raise_linalg import erase_unused
 from neptune_mlir.transforms.linalg.structured_loops import Loops
 from neptune_mlir.transforms.registry import register
 
+JOINS = ("tensor.concat", "tensor.pad")
 SHORT = 4  # a part of up to so many elements is read one by one: its loop would be another kernel
 STEP = 512  # a contraction of up to so many products is one step of a kernel, whatever its parts
 MOST = 8  # parts of one loop
@@ -37,7 +38,8 @@ MOST = 8  # parts of one loop
 def split_concats(module: Any) -> None:
     for function in functions(module):
         block, parts = function.regions[0].blocks[0], Parts()
-        for op in list(block.operations):
+        joins = any(op.operation.name in JOINS for op in block.operations)
+        for op in list(block.operations) if joins else ():
             with ir.InsertionPoint(op), op.location:
                 if op.operation.name == "tensor.extract_slice":
                     _lift_slice(op.operation, parts)

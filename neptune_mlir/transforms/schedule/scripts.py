@@ -366,8 +366,14 @@ class Problems:
         return self._of(nest)[1]
 
     def _of(self, nest: Any) -> tuple[frozenset[int], bool]:
-        if nest not in self._found:
-            self._found[nest] = self._find(nest)
+        todo = [] if nest in self._found else [nest]
+        while todo:  # first what it is computed from, without recursion: programs are long
+            makers = map(_nest_of, _sources(todo[-1]))
+            before = [n for n in makers if n and n not in self._found]
+            todo += before
+            if not before:
+                last = todo.pop()
+                self._found[last] = self._find(last)
         return self._found[nest]
 
     def _find(self, nest: Any) -> tuple[frozenset[int], bool]:
@@ -381,10 +387,10 @@ class Problems:
             varies = frozenset().union(*places, *_looked_up(op.operation))
             if varies - kept:
                 factors.append(varies & kept)
-            source = None if isinstance(tensor.owner, ir.Block) else tensor.owner
-            if source is None or source.name not in (MAP, REDUCE):
+            source = _nest_of(tensor)
+            if source is None:
                 continue
-            inner, contracts = self._of(source)
+            inner, contracts = self._found[source]
             if contracts:
                 followed = True
                 made = zip(places, source.attributes["result_axes"], strict=True)
@@ -393,6 +399,12 @@ class Problems:
         if contracts:
             axes = axes.intersection(*factors)
         return axes, followed or contracts
+
+
+def _nest_of(tensor: Any) -> Any:
+    """The map or reduction that makes a tensor, None where there is none."""
+    maker = None if isinstance(tensor.owner, ir.Block) else tensor.owner
+    return maker if maker and maker.name in (MAP, REDUCE) else None
 
 
 def _looked_up(read: Any) -> Iterator[frozenset[int]]:

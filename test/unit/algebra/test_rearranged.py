@@ -149,3 +149,13 @@ def test_digits_that_exact_sums_lose_are_none_that_a_fused_program_may_lose():
         lambda number, x: np.full(3, 0.9 if number == EXACT else 1.0),
     )  # fmt: skip
     assert not judge(of, [X])[0].ok
+
+
+@pytest.mark.parametrize(("written", "right"), [(14.0, True), (12.0, False)])
+def test_an_order_of_all_elements_is_one_of_the_sums(written, right):
+    """The program as written has the error of the fused one where some elements come last."""
+    def where_it_is_worse(x):  # the last element is the largest one in one draw of eight
+        return total(x) * (1 + ULP * written * (x[:, -1] == x.max(1)) * (np.diff(x) < 0).any(1))
+
+    of = programs(lambda x: off(x, 30.0), where_it_is_worse, total, lambda order, x: total(x))
+    assert judge(of, [X])[0].ok == right
