@@ -23,6 +23,7 @@ from neptune_mlir.algebra.terms import (
     Term,
     axes_of,
     const,
+    factors,
     index,
     is_float,
     make,
@@ -82,8 +83,21 @@ class Split:
         return value
 
 
+Known = dict[Term, Split]  # what operands are split into: they may be shared
+
+
 def split(t: Term, invariant: Invariant) -> Split:
     """Pull the invariant factors out of a product, through the operators that let them pass."""
+    return _split(t, invariant, {})
+
+
+def _split(t: Term, invariant: Invariant, known: Known) -> Split:
+    if t not in known:
+        known[t] = _split_now(t, invariant, known)
+    return known[t]
+
+
+def _split_now(t: Term, invariant: Invariant, known: Known) -> Split:
     if not is_float(t.dtype):
         return Split(t)
     if invariant(t):
@@ -94,47 +108,47 @@ def split(t: Term, invariant: Invariant) -> Split:
         return Split(const(1.0, t.dtype), t)
     match t.op:
         case "mul":
-            a, b = (split(x, invariant) for x in t.args)
+            a, b = (_split(x, invariant, known) for x in t.args)
             return Split(
                 make("mul", a.rest, b.rest), _times(a.over, b.over), _times(a.under, b.under),
                 _both(a.zeros, b.zeros), a.masked or b.masked,
             )  # fmt: skip
         case "div":
-            a, b = (split(x, invariant) for x in t.args)
+            a, b = (_split(x, invariant, known) for x in t.args)
             if not b.zeros:
                 return Split(
                     make("div", a.rest, b.rest), _times(a.over, b.under), _times(a.under, b.over),
                     a.zeros, a.masked,
                 )  # fmt: skip
         case "neg" | "cast" if is_float(t.args[0].dtype):
-            a = split(t.args[0], invariant)
+            a = _split(t.args[0], invariant, known)
             if t.op == "cast" and t.dtype in ("f16", "bf16") and not _widens(a.rest, t.dtype):
                 a = split(t.args[0], lambda u: invariant(u) and _is_read(u))
             return Split(make(t.op, a.rest, dtype=t.dtype), *a.outside)
         case "add" | "sub":
-            a, b = (split(x, invariant) for x in t.args)
+            a, b = (_split(x, invariant, known) for x in t.args)
             if a.outside == b.outside:
                 return Split(make(t.op, a.rest, b.rest), *a.outside)
         case "select":
-            return _cases(t, invariant)
+            return _cases(t, invariant, known)
         case "exp":
             return _exponent(t, invariant)
     return Split(t)
 
 
-def _cases(t: Term, invariant: Invariant) -> Split:
+def _cases(t: Term, invariant: Invariant, known: Known) -> Split:
     """Factors of a select: those of the case that is not 0, or what both cases share."""
     condition, *cases = t.args
     zero = [_is_zero(case) for case in cases]
     if any(zero):
-        live = split(cases[zero.index(False)], invariant)
+        live = _split(cases[zero.index(False)], invariant, known)
         if invariant(condition):
             return replace(live, zeros=_both(live.zeros, ((condition, zero[0]),)))
         rests = [case if z else live.rest for case, z in zip(cases, zero, strict=True)]
         masked = live.masked or live.under is not None
         inside = make("select", condition, *rests)
         return Split(inside, live.over, live.under, live.zeros, masked)
-    a, b = (split(x, invariant) for x in cases)
+    a, b = (_split(x, invariant, known) for x in cases)
     if a.outside == b.outside:
         return Split(make("select", condition, a.rest, b.rest), *a.outside)
     return Split(t)
@@ -261,6 +275,8 @@ def _exponent(t: Term, invariant: Invariant) -> Split:
     """exp(a - log(l)) = exp(a) / l; other invariant addends stay: they keep exp in range."""
     rest: list[tuple[Term, bool]] = []
     found: dict[bool, Term | None] = {True: None, False: None}
+    if not any(n.op == "log" and invariant(n) for n in walk(t.args[0])):
+        return Split(t)
     for addend, positive in _addends(t.args[0], True):
         if addend.op == "log" and invariant(addend):
             found[positive] = _times(found[positive], addend.args[0])
@@ -296,9 +312,7 @@ def _times(a: Term | None, b: Term | None) -> Term | None:
 
 def _factors(t: Term | None) -> list[Term]:
     """The factors of a product; none of None."""
-    if t is None:
-        return []
-    return [f for a in t.args for f in _factors(a)] if t.op == "mul" else [t]
+    return [] if t is None else factors(t)
 
 
 def _both(a: tuple[Zero, ...], b: tuple[Zero, ...]) -> tuple[Zero, ...]:

@@ -42,6 +42,7 @@ OPS: dict[str, int] = {row.name: row.arity for row in OPERATORS.values()}
 LEAVES = ("const", "index", "read", "ref", "sym")
 
 SHOWN = 500  # nodes of a tree that text for people spells out
+MOST_FACTORS = 256  # of a product, one by one
 KEPT = 64  # nodes below one, in their order, that it remembers
 LONG = 64  # the last terms of more nodes, which remember them all the same
 SPELLED = 500  # nodes of a tree whose text is its own key
@@ -251,6 +252,20 @@ def _forget_longest_ago(root: Term) -> None:
         oldest = _long.popleft()()
         if oldest is not None:
             oldest.memo.pop("below", None)
+
+
+def factors(root: Term) -> list[Term]:
+    """The factors of a product, looking through nothing but multiplication. Products that share
+    their parts may have 2^n; behind MOST_FACTORS a product is a factor itself."""
+    found: list[Term] = []
+    todo = [root]
+    while todo:
+        n = todo.pop()
+        if n.op == "mul" and len(found) + len(todo) < MOST_FACTORS:
+            todo += n.args[::-1]
+        else:
+            found.append(n)
+    return found
 
 
 def walk_outside(root: Term, ops: Collection[str]) -> Iterator[Term]:

@@ -116,6 +116,17 @@ def doubling(n: int) -> str:
     return f"{HEAD}{body}  return %x{n} : tensor<32x64xf32>\n}}"
 
 
+def shared(n: int, step: str, last: str = "%y = math.absf %a0 : f32") -> str:
+    """The sums of what is computed by ops that read the two before them."""
+    body = "".join(
+        elementwise(f"x{i + 1}", [f"x{i}", f"x{max(0, i - 1)}"], [f"%y = {step} %a0, %a1 : f32"])
+        for i in range(n)
+    )
+    body += row_sum("s", [f"x{n}"], [last])
+    text = f"{HEAD}{body}  return %s : tensor<32xf32>\n}}"
+    return text.replace("-> tensor<32x64xf32> {\n  %e", "-> tensor<32xf32> {\n  %e", 1)
+
+
 class TooMuch(Exception):
     pass
 
@@ -160,6 +171,21 @@ def test_growth(program, size, target):
     first = calls(lambda: lower(size))
     # (of a longer program fewer inputs are drawn again)
     assert calls(lambda: lower(3 * size), 5.5 * first) > first / 2
+
+
+@pytest.mark.parametrize(
+    ("step", "last"), [("arith.addf", "math.absf"), ("arith.addf", "math.exp"),
+                       ("arith.mulf", "math.absf")],
+)  # fmt: skip
+def test_reductions_of_shared_operands(step, last):
+    """As trees their bodies have 2^40 nodes."""
+    text = shared(60, step, f"%y = {last} %a0 : f32")
+    calls(lambda: compiler.lower_text(text, "shared", "cpu", None, "tile"), 3e6)
+
+
+def test_reductions_behind_many_ops():
+    """Questions that go from a reduction to the start of a program do not recurse."""
+    compiler.lower_text(shared(600, "arith.addf"), "shared", "cpu", None, "tile")
 
 
 @pytest.mark.nightly

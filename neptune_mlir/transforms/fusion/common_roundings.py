@@ -105,20 +105,27 @@ def _is_scaled(t: Term) -> bool:
 
 def _placed(t: Term) -> Term:
     """A term wherever it stands: nests have loops of their own."""
-    return T.rename_axes(t, {k: T.index(0) for k in t.axes})
+    found = t.memo.get("placed")
+    if found is None:  # asked for by each sum that it is a part of
+        found = t.memo["placed"] = T.rename_axes(t, {k: T.index(0) for k in t.axes})
+    return found
 
 
-def _added(t: Term) -> Iterator[Term]:
-    """The subterms that a term is a multiple of, or a sum of multiples."""
-    yield t
-    match t.op:
-        case "mul" | "add" | "sub":
-            parts = t.args
-        case "div" | "neg" | "cast":
-            parts = t.args[:1]
-        case "select":
-            parts = t.args[1:]
-        case _:
-            parts = ()
-    for part in parts:
-        yield from _added(part)
+def _added(t: Term) -> list[Term]:
+    """The subterms that a term is a multiple of, or a sum of multiples, each once: a sum of sums
+    may share its parts."""
+    found: dict[Term, None] = {}
+    todo = [t]
+    while todo:
+        n = todo.pop()
+        if n in found:
+            continue
+        found[n] = None
+        match n.op:
+            case "mul" | "add" | "sub":
+                todo += n.args[::-1]
+            case "div" | "neg" | "cast":
+                todo.append(n.args[0])
+            case "select":
+                todo += n.args[:0:-1]
+    return list(found)

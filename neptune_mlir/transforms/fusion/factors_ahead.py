@@ -45,7 +45,6 @@ from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map
 from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.arrays import storage_dtype
-from neptune_mlir.transforms.fusion.groups import factors
 from neptune_mlir.transforms.fusion.region import contraction_operands, inside_casts
 from neptune_mlir.transforms.registry import remark
 
@@ -62,7 +61,7 @@ def found_in(program: NestProgram) -> dict[str, tuple[Term, Term]]:
         both = contraction_operands(nest.body) if nest.combiner == "add" else None
         for factor, partner in [both, both[::-1]] if both else []:
             narrow = inside_casts(partner).dtype in NARROW
-            if narrow and any(_takes_statistics(program, nest, f) for f in factors(factor)):
+            if narrow and any(_takes_statistics(program, nest, f) for f in T.factors(factor)):
                 found[key] = factor, partner
         if both and (turned := _turned(program, nest, both)):
             found[key] = turned

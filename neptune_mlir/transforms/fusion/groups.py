@@ -227,7 +227,7 @@ class Grouping:
         """
         axes, nests = set(nest.result_axes), self.program.nests
         dependent = [
-            T.axes_of(f) for f in factors(nest.body)
+            T.axes_of(f) for f in T.factors(nest.body)
             if self.needs.on_all(r.attr for r in T.reads(f) if r.attr in nests) & self._reductions
         ]  # fmt: skip
         return axes & set().union(*dependent) if dependent else axes
@@ -517,10 +517,3 @@ def _axes_read(read: Term, loops: tuple[int, ...]) -> tuple[int, ...] | None:
         return None
     at = tuple(loops[i.attr] for i in read.args)
     return at if len(set(at)) == len(at) else None
-
-
-def factors(body: Term) -> list[Term]:
-    """The factors of a product, looking through nothing but multiplication."""
-    if body.op == "mul":
-        return [f for a in body.args for f in factors(a)]
-    return [body]

@@ -25,7 +25,7 @@ from neptune_mlir.dialects.nests import (
 from neptune_mlir.dialects.op_names import PRODUCE, YIELD
 from neptune_mlir.dialects.scalars import Emitter
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.fusion.groups import FusedAxis, factors
+from neptune_mlir.transforms.fusion.groups import FusedAxis
 
 
 def axes_of_nest(body: Term, result_axes: Iterable[int]) -> list[int]:
@@ -156,7 +156,7 @@ def contraction_operands(body: Term) -> tuple[Term, Term] | None:
         if T.axes_of(left) - T.axes_of(right) and T.axes_of(right) - T.axes_of(left):
             return left, right
     groups: list[tuple[frozenset[int], list[Term]]] = []
-    for factor in sorted(factors(body), key=lambda f: -len(T.axes_of(f))):
+    for factor in sorted(T.factors(body), key=lambda f: -len(T.axes_of(f))):
         axes = T.axes_of(factor)
         # Prefer to scale an operand that is computed anyway.
         hosts = [g for g in groups if axes <= g[0]]
