@@ -18,7 +18,7 @@ from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
 from neptune_mlir.transforms.linalg.structured_loops import Loops, dims_of
 
-DEEP = 100  # ops behind one another
+DEEP = 64  # ops behind one another
 _RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 
 
