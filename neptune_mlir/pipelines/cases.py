@@ -123,7 +123,8 @@ class Case:
     @property
     def is_known(self) -> bool:
         """Whether the calls are known before the kernel is."""
-        return self.condition is not None and (not self.schedule or self.exact)
+        known = self.condition is not None and (not self.schedule or self.exact)
+        return known and not self.tiles
 
     @property
     def cuts(self) -> bool:
@@ -352,6 +353,7 @@ class Conditions:
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
         self._fastest: Fastest | None = None  # of the kernels of a product
+        self._least: Expression | None = None  # cycles of what serves a call, where rounds decide
         # by rows and whether these are merged: which calls a stream in chunks is for, its grid
         self._chunks: dict[tuple[int, bool], tuple[Expression, Sequence[Expression]]] = {}
 
@@ -367,8 +369,10 @@ class Conditions:
         if not case.schedule or case.exact:
             if not case.schedule:
                 self._fewest = ["min", self._fewest, _programs(variant)]
-            rule = case.condition or few(case, self._plan, variant)
-            return ["and", rule, self._rounds(case, variant)] if case.tiles else rule
+            rounds = self._rounds(case, variant) if case.tiles else None
+            if case.condition is None:
+                return few(case, self._plan, variant, rounds)
+            return case.condition if rounds is None else ["and", case.condition, rounds]
         key = case.rows, case.merged
         if case.schedule == "streamed":
             whole = self._whole if case.rows >= PORTABLE else self._in_one_chunk
@@ -388,14 +392,16 @@ class Conditions:
         return rule
 
     def _rounds(self, case: Case, variant: Plan) -> Expression:
-        """Calls for which the rounds of taller tiles take no longer, or those of others less."""
-        (_, own), (_, other) = case.tiles
-        times = [
-            launch_cycles(*tile, _programs(plan))
-            for tile, plan in zip(case.tiles, (variant, self._plan), strict=True)
-        ]
-        less, more = sorted(CLOSE) if own.rows > other.rows else sorted(CLOSE, reverse=True)
-        return ["le", ["mul", less, times[0]], ["mul", more, times[1]]]
+        """Calls for which the rounds of taller tiles take no longer than those of any before, or
+        those of other tiles less."""
+        (shape, own), (_, other) = case.tiles
+        time = launch_cycles(shape, own, _programs(variant))
+        if self._least is None:
+            self._least = launch_cycles(shape, other, _programs(self._plan))
+        less, more = sorted(CLOSE, reverse=own.rows < other.rows)
+        rule = ["le", ["mul", less, time], ["mul", more, self._least]]
+        self._least = ["min", self._least, time]
+        return rule
 
     def _by_time(self, case: Case, chunks: Expression | None = None) -> Expression:
         """Calls of a product for which a tile is faster than all before it."""
@@ -504,18 +510,21 @@ def _in_parts(variant: Plan) -> Launch:
     return variant.launches[-1 - joins]
 
 
-def few(case: Case, plan: Plan, variant: Plan) -> Expression:
+def few(
+    case: Case, plan: Plan, variant: Plan, rounds: Expression | None = None
+) -> Expression:  # fmt: skip
     """Calls that are to take smaller tiles because their launch has few programs: with streams of
-    any length if it leaves half of the multiprocessors idle, with short ones if a smaller tile has
-    all rows that a larger one would. Where blocks share a multiprocessor, those with short streams
-    too of which all its programs run at once: they wait less for the first and the last product.
+    any length if it leaves half of the multiprocessors idle (or as `rounds` say, where these are
+    known), with short ones if a smaller tile has all rows that a larger one would. Where blocks
+    share a multiprocessor, those with short streams too of which all its programs run at once: they
+    wait less for the first and the last product.
 
     Args:
         plan: of the program for any call, one kernel.
         variant: of that with smaller tiles.
     """
     multiprocessors = ["multiprocessors"]  # of the device that is called
-    idle = ["le", ["mul", 2, _programs(plan)], multiprocessors]
+    idle = rounds or ["le", ["mul", 2, _programs(plan)], multiprocessors]
     if case.length is None:
         return idle
     holds = ["and", ["le", case.length, SHORT], ["le", _programs(variant), _programs(plan)]]

@@ -16,10 +16,11 @@ from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import LONGER, LONGER_FEW
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
-from neptune_mlir.pipelines.cases import Case, points_of, streams_products
+from neptune_mlir.pipelines.cases import SMALL_TILE, Case, points_of, streams_products
 from neptune_mlir.pipelines.product_cases import argument_of
 from neptune_mlir.pipelines.short_calls import stream_length
 from neptune_mlir.runtime.plan import Expression
+from neptune_mlir.targets.group_tiles import GROUP_ROWS
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.registry import collect_remarks
 from neptune_mlir.transforms.schedule.row_tiles import is_read_again
@@ -37,7 +38,9 @@ def longer(module: Any) -> tuple[Case, ...]:
         return ()
     (stream,) = streams(module)
     lengths = LONGER.find(stream.operation, ())
-    found = [Case(f"length:{n}", ["le", n, length], tiles=_tiles(stream, n)) for n in lengths]
+    found = [
+        Case(f"length:{n}", ["le", n, length], tiles=tiles_of(stream, least=n)) for n in lengths
+    ]
     noted, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
     if noted and rows is not None:
         start, most = noted
@@ -48,13 +51,27 @@ def longer(module: Any) -> tuple[Case, ...]:
     return tuple(found)
 
 
-def _tiles(stream: Any, length: int) -> Sequence[tuple[Shape, Choice]]:
-    """The tiles of warp groups for long streams and for any, of one with products."""
+def smaller(module: Any) -> tuple[Case, ...]:
+    """Calls of a program whose tiles are for three groups, with whatever length, that are over
+    sooner in the rounds of tiles for two."""
+    length, rows = stream_length(module), GROUP_ROWS * 2
+    if length is None:
+        return ()
+    (stream,) = streams(module)
+    tiles = tiles_of(stream, rows=rows)
+    if not tiles or tiles[1][1].rows <= rows:
+        return ()
+    return (Case(f"rows:{rows}", ["lt", SMALL_TILE, length], tiles=tiles),)
+
+
+def tiles_of(stream: Any, **asked: int) -> Sequence[tuple[Shape, Choice]]:
+    """The tiles of warp groups for calls that something is asked for (`group_choice`), and for
+    any, of a stream with products."""
     if not streams_products(stream):
         return ()
     with stream.operation.context, stream.operation.location, collect_remarks():  # said by `tile`
-        found = [group_choice(stream, n) for n in (length, 0)]
-    return tuple(tile for tile in found if tile is not None)
+        own, other = (group_choice(stream, **some) for some in (asked, {}))
+    return (own, other) if own and other else ()
 
 
 def _rows_of(stream: Any) -> Expression | None:

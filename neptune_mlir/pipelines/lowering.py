@@ -21,7 +21,7 @@ from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS, MULTIPLES, SPREA
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.op_names import CORRECT, MAP, PRIVATE, REDUCE, STREAM
-from neptune_mlir.dialects.program import functions
+from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal
@@ -45,7 +45,7 @@ from neptune_mlir.pipelines.cases import (
     short_streams,
     streams_bytes,
 )
-from neptune_mlir.pipelines.long_streams import long_rows, longer
+from neptune_mlir.pipelines.long_streams import long_rows, longer, smaller, tiles_of
 from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.short_calls import stream_length, visited
@@ -80,6 +80,7 @@ class Lowering:
     one_chunk: tuple[Case, ...] = ()  # calls whose stream, which is cut, has one chunk
     length: Any = None  # of its stream, in terms of the launch plan
     few_tiles: tuple[Case, ...] = ()  # calls whose masks are not looked at before
+    few_sizes: Any = ()  # tiles for few programs, and for any
     visited: Any = None  # how many tiles a program visits at most
     alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
@@ -154,7 +155,8 @@ class Lowering:
         short = (case for case in self.short() if case.condition)
         some = bool(self.way.few or self.way.cut)  # the target has kernels for some calls
         self.cases = (
-            *longer(self.module), *least_rows(self.module, self.way.rows), *short,
+            *longer(self.module), *(smaller(self.module) if self.way.few else ()),
+            *least_rows(self.module, self.way.rows), *short,
             *(short_parts(self.module) if some else ()),
             *(part_of_tile(self.module) if self.way.few and schedule == "streamed" else ()),
         )  # fmt: skip
@@ -171,6 +173,8 @@ class Lowering:
         self.length = stream_length(self.module)
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         few, *_ = self.way.few.get(schedule, ("",))
+        whole = self.alone and not self.is_product and self.length is not None
+        self.few_sizes = tiles_of(*streams(self.module), few=1) if few and whole else ()
         self.few_tiles = few_tiles(self.module, few) if some and self.alone else ()
         self.visited = visited(self.module) if some and self.alone else None
         self.facts["corrections"] = count(self.module, CORRECT)
@@ -340,7 +344,10 @@ class RaisedProgram:
         knobs = base.way.few.get(name, ()) if last and not base.is_product else ()
         # few programs have few parts of rows: tiles of these save less than finding them costs
         plain = f";{PLAIN_TILES}" if any(c.knob == PLAIN_TILES for c in base.cases) else ""
-        some = [Case(knob + plain, short=k > 0, length=base.length) for k, knob in enumerate(knobs)]
+        some = [
+            Case(knob + plain, None, k > 0, base.length, tiles=() if k else base.few_sizes)
+            for k, knob in enumerate(knobs)
+        ]
         cut = base.cut_cases if not self.schedule else ()
         if base.way.cut and not self.schedule:
             merged, cases = self._merged

@@ -44,7 +44,7 @@ def panel_of(columns: int, row: int, size: int = ELEMENT) -> int:
     rows are not aligned: it touches a sector more of three, not of five.) Of what is wider than an
     instruction each group has a part: it begins with a panel."""
     half, whole = of_size(HALF, size), of_size(PANEL, size)
-    part = columns // -(-columns // WIDEST)
+    part = columns // max(1, -(-columns // WIDEST))
     narrow = columns % whole or part % whole
     return half if narrow and columns % half == row % half == 0 else whole
 

@@ -502,9 +502,11 @@ def _is_uncut(column: int | None, domain: Sequence[int]) -> bool:
     return column is not None and at_most(domain[column], WHOLE_COLUMN)
 
 
-def group_choice(stream: Any, least: int = 0) -> tuple[Shape, Choice] | None:
-    """What a stream of `least` points or more is like, and what warp groups take for it; None
-    without products of rows and uncut columns."""
+def group_choice(
+    stream: Any, least: int = 0, few: int = 0, rows: int = 0
+) -> tuple[Shape, Choice] | None:
+    """What a stream of `least` points or more is like, and what warp groups take for it (`few`,
+    `rows`: as asked for); None without products of rows and uncut columns."""
     nests, domain, axis = nests_of(stream, Values()), list(stream.domain), stream.axis.value
     reduced = {a for nest in nests for a in nest.own_axes}
     parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
@@ -514,7 +516,8 @@ def group_choice(stream: Any, least: int = 0) -> tuple[Shape, Choice] | None:
         return None
     shape = group_sizes.shape_of(nests, domain, axis, ends[-1], whole=_whole_axes(stream))
     length = domain[axis] if domain[axis] != DYNAMIC else least
-    return shape, group_sizes.choose(_chip_of(stream), shape, length)
+    choice = group_sizes.choose(_chip_of(stream), shape, length, few)
+    return shape, group_sizes.resized(shape, choice, rows, 0)
 
 
 def _chip_of(op: Any) -> str:

@@ -226,6 +226,31 @@ def test_taller_tiles_where_their_rounds_are_not_over_later(heads, length, causa
 
 
 @pytest.mark.parametrize(
+    ("knob", "rows", "heads", "taken"),
+    [
+        ("rows:128", (192, 128), 12, False),  # 132 programs are one round, 192 two
+        ("rows:128", (192, 128), 13, True),  # 143 are two, of a half more rows
+        ("few:1", (128, 64), 4, True),  # 64 programs leave half of the multiprocessors idle
+        ("few:1", (128, 64), 6, False),  # 96 are one round, 192 two of half as many rows
+        ("few:1", (128, 64), 9, False),  # 144 are two rounds, 288 three: a group alone is slow
+        ("few:1", (192, 64), 5, False),  # 55 leave half idle, but of 64 rows there are 160
+    ],
+)
+def test_smaller_tiles_where_their_rounds_are_over_sooner(knob, rows, heads, taken):
+    shape, length = Shape(64, 64, False, True), ["dim", 1, 2]
+    plans = [
+        replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], n]), ()),))
+        for n in rows
+    ]
+    tiles = tuple((shape, Choice(n, 128)) for n in reversed(rows))
+    condition = None if knob == "few:1" else ["lt", 64, length]
+    case = cases.Case(knob, condition, length=length, tiles=tiles)
+    when = cases.Conditions(plans[0]).of(case, plans[1])
+    shapes = [(1, heads, 2048, 64), (1, heads, 2048, 64)]
+    assert bool(evaluate(when, shapes, (), 132)) == taken
+
+
+@pytest.mark.parametrize(
     ("batch", "queries", "keys", "taken"),
     [
         (49, 19, 19, True),  # 98 programs either way: a tile of 64 rows has all of a head
