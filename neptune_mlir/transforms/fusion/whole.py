@@ -83,17 +83,16 @@ class SmallProgram:
     def _crowded_of(self, loops: Mapping[str, Sequence[Any]], others: set[Any]) -> set[Any]:
         """The classes of loops that nothing reduces, where a nest has many points along narrow
         ones, or rows as many as a stream is long: of a causal program each position is a row."""
-        several = {c for c in others if self.classes.static(c) not in (0, 1)}
-        narrow = {c for c in others if self.classes.static(c) in range(2, NARROW + 1)}
         reduced = {c for key, nest in self.program.nests.items()
                    for k, c in enumerate(loops[key]) if k not in nest.result_axes}  # fmt: skip
         found: set[Any] = set()
         for of in loops.values():
-            here = [c for c in of if c in narrow - reduced]
-            if prod(self.classes.static(c) for c in here) > CROWDED:
-                found |= set(here)
+            free = [c for c in of if c in others - reduced and self.classes.static(c) not in (0, 1)]
+            here = [c for c in free if self.classes.static(c) in range(2, NARROW + 1)]
             if {*of} & self._long - reduced:
-                found |= several & {*of} - reduced
+                found |= {*free}
+            elif prod(self.classes.static(c) for c in here) > CROWDED:
+                found |= {*here}
         return found
 
     def _compared(self, key: str) -> list[set[Any]]:
