@@ -28,7 +28,7 @@ ONNX = "torch-onnx-to-torch-backend-pipeline"
 # control flow, what reads tensors of no element, and what has no conversion, are written in other
 # ways first
 _ODD = re.compile(
-    r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier"
+    r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier|composite"
     r"|get_dimension_size)\b"
     r"|\bchlo\.top_k\b"
     r"|\btensor<(\d+x)*0x"

@@ -41,14 +41,14 @@ def straightened(text: str, name: str, register: Callable[[Any], None] | None = 
         load_dialects_of(text, context)
         try:
             module = ir.Module.parse(text)
+            changed = _call_composites(module)
             passmanager.PassManager.parse(_INLINE).run(module.operation)
         except ir.MLIRError as error:
             raise InputError("\n".join(diagnostic_lines(error, name))) from None
-        changed = False
         for operation in module.body.operations:
+            changed |= _straighten(operation.operation)
             if "get_dimension_size" in text and operation.operation.name == "func.func":
                 changed |= lengths.with_extents(operation.operation, name)
-            changed |= _straighten(operation.operation)
         return str(module.operation.get_asm(enable_debug_info=True)) if changed else text
 
 
@@ -68,6 +68,25 @@ def _straighten(op: Any) -> bool:
     if op.name == "stablehlo.slice" and 0 in list(op.results[0].type.shape):
         return _from_start(op)
     return forms.rewrite(op) or changed
+
+
+def _call_composites(module: Any) -> bool:
+    """Calls of their definitions for ops that are made of others; whether there were any."""
+    found: list[Any] = []
+
+    def look(op: Any) -> Any:
+        if op.name == "stablehlo.composite":
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    for op in found:
+        given = {"callee": op.attributes["decomposition"]}
+        with ir.InsertionPoint(op), op.location:
+            kinds = [r.type for r in op.results]
+            call = ir.Operation.create("func.call", kinds, list(op.operands), given)
+        _replace(op, list(call.results))
+    return bool(found)
 
 
 def _from_start(op: Any) -> bool:

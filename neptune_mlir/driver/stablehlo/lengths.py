@@ -51,7 +51,11 @@ class Lengths:
         for op in [op.operation for op in self.block.operations]:
             if _is_assertion(op):
                 self._assume(op)
+                test = op.operands[0].owner
                 op.erase()
+                if not isinstance(test, ir.Block) and not any(r.uses for r in test.results):
+                    self.known.pop(test.results[0], None)
+                    test.erase()
             elif self._count(op):
                 continue
             elif (form := shaped.FORMS.get(op.name)) is None or not self._put(op, form):
@@ -312,6 +316,11 @@ def _sign(sizes: LengthFacts, size: Length) -> Length | None:
     return ONE if low >= 1 else Length.of(-1) if high <= -1 else ZERO if low == high == 0 else None
 
 
+def _clamp(sizes: LengthFacts, low: Length, size: Length, high: Length) -> Length | None:
+    above = sizes.result("maximum", low, size)
+    return None if above is None else sizes.result("minimum", above, high)
+
+
 # of truths, one of which may not be known
 def _select(chosen: Length | None, a: Length | None, b: Length | None) -> Length | None:
     if chosen is None or chosen.number is None:
@@ -328,7 +337,7 @@ def _either(a: Length | None, b: Length | None) -> Length | None:
 
 
 _OTHERS: Mapping[str, Callable[..., Length | None]] = {
-    "negate": lambda sizes, a: ZERO - a, "sign": _sign,
+    "negate": lambda sizes, a: ZERO - a, "sign": _sign, "clamp": _clamp,
 }  # fmt: skip
 _TRUTHS: Mapping[str, Callable[..., Length | None]] = {
     "select": _select, "and": _both, "or": _either,

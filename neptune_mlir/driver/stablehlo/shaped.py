@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Operations of StableHLO that take a shape as a tensor, as ops on tensors whose extents are known.
 
-    dynamic_broadcast_in_dim, dynamic_iota   `linalg.generic`
-    dynamic_reshape                          dimensions merged and split
-    dynamic_pad                              `tensor.pad`
-    real_dynamic_slice, dynamic_gather       a slice; a gather of windows of constant size
+    dynamic_broadcast_in_dim, dynamic_iota, reverse     `linalg.generic`
+    dynamic_reshape                         dimensions merged and split
+    dynamic_pad                             `tensor.pad`
+    real_dynamic_slice, dynamic_update_slice    slices
+    dynamic_gather                          a gather of windows of constant size, or a slice, or
+                                            each element read
+    convolution                             of images in the layout that has a conversion
 
 Each form is given what is known of lengths (`Lengths`) and an op, makes ops in front of it, and
 raises NoForm where a size is not known.
@@ -18,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.driver.stablehlo.bodies import NoForm, element_of, shape_of, signless
+from neptune_mlir.driver.stablehlo.ops import transpose
 from neptune_mlir.driver.stablehlo.polynomials import ONE, ZERO, Length
 from neptune_mlir.ir.bindings import arith, ir, linalg
 
@@ -83,6 +87,25 @@ def _iota(lengths: Lengths, op: Any) -> Any:
         return arith.sitofp(element, arith.index_cast(ir.IntegerType.get_signless(64), found))
 
     return _generic(lengths, [], sizes, element, position)
+
+
+def _reverse(lengths: Lengths, op: Any) -> Any:
+    (value,) = op.operands
+    turned = list(ir.DenseI64ArrayAttr(op.attributes["dimensions"]))
+    sizes = lengths.extents(value)
+    if all(sizes[k].number is not None for k in turned):
+        raise NoForm("it has a conversion")
+    last = {k: lengths.index(sizes[k] - ONE) for k in turned}
+
+    def element() -> Any:
+        at = [
+            arith.subi(last[k], _position(k)) if k in last else _position(k)
+            for k in range(len(sizes))
+        ]
+        kind = element_of(value)
+        return ir.Operation.create("tensor.extract", [kind], [value, *at]).results[0]
+
+    return _generic(lengths, [], sizes, element_of(value), element)
 
 
 # ---- reshapes ------------------------------------------------------------------------------------
@@ -151,6 +174,33 @@ def _indices(groups: Sequence[Sequence[int]]) -> Any:
     )
 
 
+# ---- convolutions --------------------------------------------------------------------------------
+
+_ROWS = "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"  # what has a conversion for any batch
+
+
+def _convolution(lengths: Lengths, op: Any) -> Any:
+    """Of images in another layout."""
+    numbers = op.attributes["dimension_numbers"]
+    words = re.search(r"<(\[.*\])>", str(numbers))
+    layouts = [re.findall(r"\w+", part) for part in re.split("x|->", words[1])] if words else []
+    static = all(size.number is not None for size in lengths.extents(op.operands[0]))
+    if static or [len(layout) for layout in layouts] != [4, 4, 4] or (words and words[1] == _ROWS):
+        raise NoForm("it has a conversion, or none")
+    wanted = [re.findall(r"\w+", part) for part in re.split("x|->", _ROWS)]
+    given = [
+        transpose(value, [layout.index(dim) for dim in order])
+        for value, layout, order in zip(op.operands, layouts, wanted, strict=False)
+    ]
+    order = [layouts[2].index(dim) for dim in wanted[2]]
+    shape = [shape_of(op.results[0])[k] for k in order]
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    attributes["dimension_numbers"] = ir.Attribute.parse(f"#stablehlo.conv<{_ROWS}>")
+    kind = ir.RankedTensorType.get(shape, element_of(op.results[0]))
+    made = ir.Operation.create("stablehlo.convolution", [kind], given, attributes)
+    return transpose(made.results[0], [order.index(k) for k in range(len(order))])
+
+
 # ---- parts ---------------------------------------------------------------------------------------
 
 
@@ -205,21 +255,42 @@ def _part(
     step: Sequence[Length], given: Sequence[Length],
 ) -> Any:  # fmt: skip
     """A slice that is known to lie inside of a tensor."""
+    kind = _kind(sizes, element_of(value))
+    operands, attributes = _place(lengths, [value], start, sizes, step, given)
+    made = ir.Operation.create("tensor.extract_slice", [kind], operands, attributes)
+    return lengths.know(made.results[0], sizes)
+
+
+def _update(lengths: Lengths, op: Any) -> Any:
+    value, part, *starts = op.operands
+    start = [lengths.numbers(s)[0] for s in starts]
+    given, sizes = lengths.extents(value), lengths.extents(part)
+    if all(size.number is not None for size in (*given, *sizes)):
+        raise NoForm("it has a conversion")
+    steps = [ONE] * len(sizes)
+    operands, attributes = _place(lengths, [part, value], start, sizes, steps, given)
+    made = ir.Operation.create("tensor.insert_slice", [value.type], operands, attributes)
+    return lengths.know(made.results[0], given)
+
+
+def _place(
+    lengths: Lengths, values: Sequence[Any], start: Sequence[Length], sizes: Sequence[Length],
+    step: Sequence[Length], given: Sequence[Length],
+) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
+    """Operands and attributes of an op on a slice. Raises NoForm unless it is known to lie inside
+    of a tensor."""
     for a, n, s, extent in zip(start, sizes, step, given, strict=True):
         last = a + (n - ONE) * s
         if lengths.sizes.are("GE", a, ZERO) is not True:
             raise NoForm("a start that may be less than nothing")
         if not lengths.sizes.are("LT", last, extent):
             raise NoForm("a slice that may end behind a tensor")
-    kind = _kind(sizes, element_of(value))
     parts = [_mixed(lengths, numbers) for numbers in (start, sizes, step)]
-    attributes = {
-        "static_offsets": parts[0][1], "static_sizes": parts[1][1], "static_strides": parts[2][1],
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, *(len(p[0]) for p in parts)]),
-    }  # fmt: skip
-    operands = [value, *(v for part in parts for v in part[0])]
-    made = ir.Operation.create("tensor.extract_slice", [kind], operands, attributes)
-    return lengths.know(made.results[0], sizes)
+    segments = [1] * len(values) + [len(p[0]) for p in parts]
+    names = ("static_offsets", "static_sizes", "static_strides")
+    attributes = {name: p[1] for name, p in zip(names, parts, strict=True)}
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(segments)
+    return [*values, *(v for p in parts for v in p[0])], attributes
 
 
 def _gather(lengths: Lengths, op: Any) -> Any:
@@ -305,8 +376,11 @@ def dims(key: str, text: str) -> list[int]:
 FORMS: Mapping[str, Callable[[Any, Any], Any]] = {
     "stablehlo.dynamic_broadcast_in_dim": _broadcast,
     "stablehlo.dynamic_iota": _iota,
+    "stablehlo.reverse": _reverse,
     "stablehlo.dynamic_reshape": _reshape,
+    "stablehlo.convolution": _convolution,
     "stablehlo.dynamic_pad": _pad,
     "stablehlo.real_dynamic_slice": _slice,
+    "stablehlo.dynamic_update_slice": _update,
     "stablehlo.dynamic_gather": _gather,
 }

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import neptune_mlir
-from neptune_mlir.driver import compiler, foreign
+from neptune_mlir.driver import foreign
 from neptune_mlir.driver.stablehlo.polynomials import ONE, ZERO, Length, LengthFacts
 from neptune_mlir.errors import ArgumentError, InputError
 
@@ -30,10 +30,9 @@ def exported(function, *shapes, constraints=()):
 
 
 def agrees_for_all(function, *shapes):
-    """The text of linalg, after a kernel of it agrees with JAX for each of the lengths."""
+    """A kernel, after it agrees with JAX for each of the lengths."""
     made = exported(function, *shapes)
-    text = foreign.from_text(str(made.mlir_module()), "f.mlir")
-    kernel = neptune_mlir.compile(text)
+    kernel = neptune_mlir.compile(foreign.from_text(str(made.mlir_module()), "f.mlir"))
     for lengths in LENGTHS:
         arguments = []
         for aval in made.in_avals:
@@ -43,7 +42,7 @@ def agrees_for_all(function, *shapes):
         found, wanted = kernel(*arguments), jax.jit(function)(*arguments)
         for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=2e-6)
-    return text
+    return kernel
 
 
 def _attention(q, k, v):
@@ -64,19 +63,34 @@ def _mlp(x, w, v):
     return (jax.nn.gelu(x.reshape(b * n, d) @ w) @ v).reshape(b, n, -1)[:, -1] / n
 
 
+def _scan(x, w):
+    def step(h, row):
+        h = jnp.tanh(h @ w + row)
+        return h, h.sum(-1)
+
+    return jax.lax.scan(step, jnp.zeros((x.shape[0], 4)), x.transpose(1, 0, 2))
+
+
+def _convolution(x, w):
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME").max((2, 3))
+
+
 def test_attention_is_one_kernel_of_any_lengths():
-    text = agrees_for_all(_attention, "b, 4, n, 8", "b, 4, m, 8", "b, 4, m, 8")
-    compiler.lower_text(text, "f", "sm_90a", None, "fused")
+    kernel = agrees_for_all(_attention, "b, 4, n, 8", "b, 4, m, 8", "b, 4, m, 8")
+    assert len(kernel.plan.launches) == 1
 
 
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [
-        (_norm_and_loss, ("n, m", ("n", np.int32))),
-        (_mlp, ("b, n, 8", "8, 16", "16, 4")),
+        pytest.param(_norm_and_loss, ("n, m", ("n", np.int32)), marks=pytest.mark.nightly),
+        pytest.param(_mlp, ("b, n, 8", "8, 16", "16, 4"), marks=pytest.mark.nightly),
         (lambda x: jnp.pad(x, ((0, 0), (1, 2)))[:, ::2], ("b, n",)),
         (lambda x, y: (jnp.concatenate([x, y], 1)[:, 1:], x.shape[0] * 2 + y), ("b, n", "b, m")),
         (lambda x: x.reshape(x.shape[0] // 2, 2, 4).max(0), ("2*b, 4",)),
+        (lambda x: (jnp.sort(x, 1)[:, ::-1], jax.lax.top_k(x, 2)[0]), ("b, n, 4",)),
+        (_scan, ("b, 3, 4", "4, 4")),
+        (_convolution, ("b, 3, 5, 5", "4, 3, 3, 3")),
     ],
 )  # fmt: skip
 def test_programs_of_any_lengths(function, shapes):
