@@ -585,8 +585,8 @@ RUNS_ON = Mark(
 )  # fmt: skip
 AHEAD = Attribute(
     "ahead", NUMBER, "neptune.mma_start", "how many eighths of its instructions stand there: the "
-    "others stand between the elements of what follows; 8: all, behind stores of what groups "
-    "exchange before the next one",
+    "others stand between the elements of what follows, or behind stores of what groups exchange "
+    "before the next one (8: all do)",
     writers=(_PIPELINE,), readers=("codegen.nvidia.specialized",),
 )  # fmt: skip
 SKIPS_ONES = Mark(

@@ -111,8 +111,8 @@ class Choice:
         late: how many products may run an iteration late, at most (`schedule-loops`).
         lefts: whether left factors that a program loads once stay in registers.
         beside: how many eighths of a product's instructions are issued at its start, where others
-            can be between the elements of arithmetic; 0: all; 8: all, but behind the stores of what
-            groups exchange before another product starts.
+            can be between the elements of arithmetic, or behind the stores of what groups exchange
+            before another product starts; 0: all; 8: all, there behind.
     """
 
     rows: int

@@ -189,8 +189,9 @@ class IssuedProducts:
     it. Behind the last one of a product nothing runs before nearly all of it is done, and so do the
     other warps that came to the same place. So a product whose start says so (`neptune.ahead`)
     issues some of its instructions there, and the others one by one between the elements of the
-    arithmetic that follows. One that is held back issues nothing before `end`: stores stand in
-    front of it then, and while it runs they come to be seen by other groups, which would wait else.
+    arithmetic that follows. Of one that is held back these others wait for `end`, and all of it if
+    it is one piece: stores stand in front of them then, and while they run the stores come to be
+    seen by other groups, which would wait else.
     """
 
     def __init__(self) -> None:
@@ -204,12 +205,12 @@ class IssuedProducts:
         self, pieces: Iterator[list[Any]], count: int, done: Callable[[list[Any]], None],
         held: bool = False,
     ) -> None:  # fmt: skip
-        """Issue the first of `count` pieces of a product, of which the others are a second group,
-        unless it is held back; `done` takes what the last one gives."""
+        """Issue the first of `count` pieces of a product, of which the others are a second group;
+        of one that is `held` back not the last one. `done` takes what that gives."""
         self.end()
         self.pieces, self.left, self.done, self.held = pieces, count, done, held
         self.groups.append(0)
-        if not held:
+        if not held or count > 1:
             self._issue()
 
     def _issue(self) -> None:
@@ -231,6 +232,8 @@ class IssuedProducts:
 
     def end(self) -> None:
         """Issue what is left."""
+        if self.held and self.left and self.groups[-1]:
+            hopper.fence_products()  # registers have been written since the first piece began
         while self.left:
             self._issue()
 

@@ -245,6 +245,11 @@ def load_tile(
     )
 
 
+def fence_products() -> None:
+    """Products that start from here on read registers as they are now."""
+    asm("wgmma.fence.sync.aligned;", "")
+
+
 def publish_tile() -> None:
     """What this thread wrote to shared memory is there for the copy engine (a barrier of those
     that wrote must follow)."""

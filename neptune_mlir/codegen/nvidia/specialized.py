@@ -353,7 +353,7 @@ class SpecializedWriter(KernelWriter):
         tiles[p.a] = self.lefts.get(op.operands[p.a], tiles[p.a])
         ahead = AHEAD.find(op, ALL_AHEAD)
         pieces, count = self.products.issue(g, p, tiles, layout, ahead)
-        held = AHEAD.on(op) and ahead == ALL_AHEAD and self._is_before_exchange(op)
+        held = AHEAD.on(op) and self._is_before_exchange(op)
         self.issued.begin(
             pieces, count, lambda begun: self.running.update({g.result: Held(layout, begun)}), held
         )

@@ -58,8 +58,8 @@ def set_choices(
         lefts: 1 if left factors that a program loads once stay in registers, where warp groups
             multiply.
         beside: how many eighths of the instructions of a matmul are issued at its start, where
-            others can be between the elements of arithmetic (`pipeline-loops`); 0: all; 8: all,
-            but behind the stores of what groups exchange before another starts.
+            others can be between the elements of arithmetic (`pipeline-loops`), or behind the
+            stores of what groups exchange before another starts; 0: all; 8: all, there behind.
         cut: 1 if tiles of rows may begin where data say (`cut-rows`).
         looks: 1 if kernels find which tiles masks made of data leave (`skip-dead-tiles`).
         waits: 1 if memory is what warp groups wait for: a third slot of what they stream comes

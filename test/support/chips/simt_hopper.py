@@ -475,6 +475,7 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "mbarrier.arrive": HopperBlock._arrive,
     "mbarrier.init": HopperBlock._init_barrier,
     "fence.mbarrier_init": HopperBlock._nothing,
+    "wgmma.fence": HopperBlock._nothing,
     "atom.global.inc": HopperBlock._count,
     "st.shared.b32": HopperBlock._store_word,
     "ld.shared.b32": HopperBlock._load_word,

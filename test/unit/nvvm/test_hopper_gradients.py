@@ -105,7 +105,7 @@ def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths, monke
         assert stored and all("mma_layout<col>" in line for line in stored)
     behind = [part.rsplit("nvvm.stmatrix", 1)[1] for part in text.split("fence.proxy.async")
               if "nvvm.stmatrix" in part]  # what stands between stores of dS and their fence
-    assert all(("wgmma.mma_async" in part) == ("beside:8" in knobs) for part in behind)
+    assert "late:0" not in knobs or all("wgmma.mma_async" in part for part in behind)
     found = kernel(*arrays)
     assert ({*apart} == {16}) == in_order
     assert ({*staged} == {16}) == by_engine
