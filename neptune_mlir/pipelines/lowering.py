@@ -354,8 +354,9 @@ class RaisedProgram:
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))
             if spread:
                 cases = tuple(replace(case, visited=base.visited) for case in cases)
-            cut = (*cases, *(base.one_row if spread else ())) or cut
-            cut = (*cut, *base.one_chunk)
+            cases = (*cases, *(base.one_row if spread else ()))
+            # (merged rows share what programs of one chunk load for each)
+            cut = (*base.one_chunk, *cases) if cases else (*cut, *base.one_chunk)
         whole = (*base.cases, *some)
         also = aligned(whole) if base.alignable and base.alone and not self.schedule else ()
         short = base.few_tiles if not self.schedule else ()

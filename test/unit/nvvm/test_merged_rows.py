@@ -149,6 +149,7 @@ def test_rows_that_the_program_knows():
     which a call has twice as many, have no kernels."""
     found = variants("32 queries")
     assert list(found) == [(128, CHUNKS), (128, "streamed")]
+    assert LAST["32 queries", "sm_90a"].merged  # not what serves calls whose stream has one chunk
     assert all(map(is_special, found.values()))
     kernel = kernel_of("three", (16, CHUNKS), "sm_80")
     q, k, v = f16(1, 8, 3, DIM), f16(2, 2, 40, DIM)[:1], f16(3, 2, 40, DIM)[:1]
