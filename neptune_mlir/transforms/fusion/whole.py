@@ -70,29 +70,28 @@ class SmallProgram:
         for _ in compared:  # what is compared with something long is as long
             for group in compared:
                 self._long |= group if group & self._long else set()
-        loops = {key: [self.classes.of_loop(key, k) for k in range(len(nest.domain))]
-                 for key, nest in program.nests.items()}  # fmt: skip
-        others = {c for of in loops.values() for c in of} - self._long
+        others = {self.classes.of_loop(key, loop) for key, nest in program.nests.items()
+                  for loop in range(len(nest.domain))} - self._long  # fmt: skip
         wide = sum(self.classes.static(c) not in range(1, NARROW + 1) for c in others)
         self._few = FEW[min(wide, len(FEW) - 1)]
-        self._crowded = self._crowded_of(loops, others)
+        self._crowded = self._crowded_of(others)
         self.moved = {key: m for key, m in self.moved.items() if m.body is not None or
                       m.fits(self._shape(key), self._shape(m.source))}  # fmt: skip
         self.steps = [*map(self._nest_step, program.nests), *map(self._moved_step, self.moved)]
 
-    def _crowded_of(self, loops: Mapping[str, Sequence[Any]], others: set[Any]) -> set[Any]:
-        """The classes of loops that nothing reduces, where a nest has many points along narrow
-        ones, or rows as many as a stream is long: of a causal program each position is a row."""
-        reduced = {c for key, nest in self.program.nests.items()
-                   for k, c in enumerate(loops[key]) if k not in nest.result_axes}  # fmt: skip
+    def _crowded_of(self, others: set[Any]) -> set[Any]:
+        """The classes of narrow loops that nothing reduces, where a nest has many points along
+        them."""
         found: set[Any] = set()
+        narrow = {c for c in others if self.classes.static(c) in range(2, NARROW + 1)}
+        loops = {key: [self.classes.of_loop(key, k) for k in range(len(nest.domain))]
+                 for key, nest in self.program.nests.items()}  # fmt: skip
+        for key, nest in self.program.nests.items():
+            narrow -= {c for k, c in enumerate(loops[key]) if k not in nest.result_axes}
         for of in loops.values():
-            free = [c for c in of if c in others - reduced and self.classes.static(c) not in (0, 1)]
-            here = [c for c in free if self.classes.static(c) in range(2, NARROW + 1)]
-            if {*of} & self._long - reduced:
-                found |= {*free}
-            elif prod(self.classes.static(c) for c in here) > CROWDED:
-                found |= {*here}
+            here = [c for c in of if c in narrow]
+            if prod(self.classes.static(c) for c in here) > CROWDED:
+                found |= set(here)
         return found
 
     def _compared(self, key: str) -> list[set[Any]]:

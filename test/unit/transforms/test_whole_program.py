@@ -313,17 +313,6 @@ def test_rows_behind_which_factors_move_are_long(seen):
     assert shapes == {(5, 37), (5,), (37,)}
 
 
-def test_beside_rows_of_positions_are_few_others(seen):
-    """Of a causal program each position is a row; heads and sequences are more of the same."""
-    p = N.Program("causal")
-    b, h, i, j = (p.axis(name, n) for name, n in zip("bhij", (6, 4, 99, 99), strict=True))
-    s = N.where(j <= i, p.input("s", b, h, i, j)[b, h, i, j], -1e9)
-    p.output(N.sum(N.exp(s - N.max(s, j)), j), b, h, i)
-    remarks_of(p)
-    shapes = [shape for definition in seen for shape, _ in definition.inputs.values()]
-    assert shapes and all(shape == (2, 2, 29, 29) for shape in shapes), shapes
-
-
 def test_windows_of_images_are_evaluated_on_few_rows(seen):
     """Five short loops that nothing reduces are thousands of rows, of which a few say as much."""
     p = N.Program("windows")
