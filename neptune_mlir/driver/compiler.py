@@ -276,12 +276,19 @@ def emit_text(
         if lowering.has_variants:
             from neptune_mlir.pipelines import gpu
 
+            def plan_of(lowering: Lowering) -> Any:
+                if target != "cpu":
+                    return gpu.sketch(lowering.module, target, entry)
+                lowered = lowering.copy()  # code of a CPU is cheap to make
+                pipeline.emit_tiles(lowered.module, pipeline.EMITS[0], entry)
+                return gpu.plan_of(lowered.module)
+
             lowering, variants = program.images(lowering, str(lowering.module), target)
-            plan = gpu.sketch(lowering.module, target, entry)
+            plan = plan_of(lowering)
             names = [argument.name for argument in plan.arguments]
             conditions = Conditions(plan)
             for case, variant in variants:
-                when = conditions.of(case, gpu.sketch(variant.module, target, entry))
+                when = conditions.of(case, plan_of(variant))
                 if when is not None:
                     texts[f"calls where {describe(when, names)}"] = shown(variant)
         mark = ";" if level == "llvm" else "//"
