@@ -20,6 +20,7 @@ from neptune_mlir.pipelines.cases import SMALL_TILE, Case, points_of, streams_pr
 from neptune_mlir.pipelines.product_cases import argument_of
 from neptune_mlir.pipelines.short_calls import stream_length
 from neptune_mlir.runtime.plan import Expression
+from neptune_mlir.targets import tuned
 from neptune_mlir.targets.group_tiles import GROUP_ROWS
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.registry import collect_remarks
@@ -69,8 +70,8 @@ def tiles_of(stream: Any, **asked: int) -> Sequence[tuple[Shape, Choice]]:
     any, of a stream with products."""
     if not streams_products(stream):
         return ()
-    with stream.operation.context, stream.operation.location, collect_remarks():  # said by `tile`
-        own, other = (group_choice(stream, **some) for some in (asked, {}))
+    with stream.operation.context, stream.operation.location, collect_remarks(), tuned.unheard():
+        own, other = (group_choice(stream, **some) for some in (asked, {}))  # (said by `tile`)
     return (own, other) if own and other else ()
 
 

@@ -401,6 +401,16 @@ def questions() -> Iterator[list[Question]]:
             note(question)
 
 
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Nobody hears the questions asked within it: they only compare choices."""
+    token = _asked.set(None)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
 def note(question: Question) -> None:
     """Hand a question to whoever listens."""
     listening = _asked.get()
