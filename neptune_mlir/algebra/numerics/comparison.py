@@ -266,7 +266,9 @@ class Comparison:
         """From here on the errors of the unfused program are those in the order of its sums that is
         worst for a row; `every` order has been added, and `more` has the errors in others. (Of that
         order nobody knows how much of its error more range takes away.)"""
-        of_orders = np.concatenate([np.asarray(self._of_orders), np.stack(more, 1)], 1)
+        of_orders = np.asarray(self._of_orders)
+        if more:
+            of_orders = np.concatenate([of_orders, np.stack(more, 1)], 1)
         worst = norm(of_orders, 0).argmax(0)
         self._unfused = [*np.take_along_axis(of_orders, worst[None, None], 1)[:, 0]]
         self._ranged = []

@@ -228,7 +228,9 @@ def _rearranged(
     many = [arguments, *beside.further(1, found[0].runs)]
     for k, (comparison, other) in enumerate(zip(found, elsewhere, strict=True)):
         if not comparison.ok and not comparison.strangers:
-            comparison.take_worst_order(_off_in_orders(programs, draws[:ELEMENTS], many, k))
+            rows = np.shape(programs.exact(arguments)[k])
+            within = [way.without(rows) for way in draws[:ELEMENTS]]
+            comparison.take_worst_order(_off_in_orders(programs, within, many, k))
             if not other.ok:
                 comparison.beside = other.excess
 
@@ -237,14 +239,14 @@ def _off_in_orders(
     programs: Programs, ways: Sequence[Rearrangement], many: Sequence[Sequence[Any]], k: int
 ) -> list[Array]:
     """What the program as written is off by with its elements in each of some orders, in result
-    `k`, by run and row."""
+    `k`, by run and row. (Rows stay where they are: the error of one is no luck of another.)"""
     comparison = programs.comparisons()[k]
     return [
         np.stack([
             comparison.errors_of(there.unfused(inputs)[k], there.exact(inputs)[k])
             for inputs in many
         ])
-        for there in (_in_the_order(programs, way) for way in ways)
+        for there in (_in_the_order(programs, way) for way in ways if way.of_extents)
     ]  # fmt: skip
 
 

@@ -32,6 +32,10 @@ class Rearrangement:
     def back(self, values: Any) -> Any:
         return self._taken(values, {n: np.argsort(p) for n, p in self.of_extents.items()})
 
+    def without(self, extents: Sequence[int]) -> Rearrangement:
+        """Of all other extents alone."""
+        return Rearrangement({n: p for n, p in self.of_extents.items() if n not in extents})
+
     def _taken(self, values: Any, of_extents: dict[int, Array]) -> Any:
         found = np.asarray(values)
         for axis, extent in enumerate(found.shape):

@@ -43,8 +43,10 @@
 // SIGNS: %[[PARTS:.*]] = memref.alloc() : memref<4xf32>
 // SIGNS: scf.for
 // SIGNS: %[[BELOW:.*]] = arith.cmpf olt
-// SIGNS: memref.store %{{.*}}, %[[PARTS]]
+// SIGNS: %[[UNDER:.*]] = arith.select %[[BELOW]]
 // SIGNS: %[[ABOVE:.*]] = arith.select %[[BELOW]]
+// SIGNS: %[[SUM:.*]] = arith.addf %{{.*}}, %[[UNDER]]
+// SIGNS: memref.store %[[SUM]], %[[PARTS]]
 // SIGNS: arith.addf %{{.*}}, %[[ABOVE]]
 // SIGNS: scf.if
 // SIGNS: memref.store %{{.*}}, %arg1
