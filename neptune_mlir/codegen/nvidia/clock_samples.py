@@ -123,9 +123,11 @@ def _kernel(name: str, lines: list[str]) -> tuple[list[str], Sampled]:
     found = _THREADS.search("\n".join(lines))
     warps = -(-int(found[1]) // 32) if found else 32
     sampled = Sampled(f"{name}_clock_samples", warps, [KERNEL], {})
-    last = max(k for k, line in enumerate(lines) if line.startswith("\t.reg"))
-    out = [*lines[: last + 1], *_start(sampled), *_sample(1, sampled.symbol)]
-    for block in _without_gates(_blocks(iter(lines[last + 1 :]))):
+    body = next(k for k, line in enumerate(lines) if line.startswith("\t.reg"))
+    while lines[body].startswith("\t.reg"):  # blocks have registers of their own behind these
+        body += 1
+    out = [*lines[:body], *_start(sampled), *_sample(1, sampled.symbol)]
+    for block in _without_gates(_blocks(iter(lines[body:]))):
         out += _around(block, sampled)
     return out, sampled
 

@@ -43,6 +43,14 @@ def test_nothing_changes_unless_recording() -> None:
     assert clock_samples.instrument(PTX) == (PTX, {})
 
 
+def test_blocks_with_registers_of_their_own() -> None:
+    """Registers of samples are those of the whole kernel, whatever stands in blocks further down."""
+    inner = "\t{\n\t.reg .pred \t%some;\n\t}\n\tret;"
+    with clock_samples.recording():
+        text, _ = clock_samples.instrument(PTX.replace("\tret;", inner))
+    assert text.index(".reg .pred %sample_on;") < text.index("bar.sync") < text.index("%some;")
+
+
 def tags(text: str) -> list[int]:
     return [int(t) for t in re.findall(r"mov.u32 %sample_tag, (\d+);", text)]
 
