@@ -12,8 +12,10 @@ what it did: the two marks `neptune.interleaved`, on the store and on the produc
 of the tensor between them lie in memory.
 
 That is done where nothing but such products reads the tensor, in tiles that begin and end with
-whole 16s, and each thread of the kernel that stores it has whole 16s of a row. Layouts are known
-here, so this runs behind `assign-layouts`.
+whole 16s, and each thread of the kernel that stores it has whole 16s of a row. Where only a call
+knows how long rows are, they are made longer up to the next 16: the kernel has zeros there, which
+it stores, and what reads them asked for zeros. Layouts are known here, so this runs behind
+`assign-layouts`.
 """
 
 from __future__ import annotations
@@ -33,8 +35,11 @@ from neptune_mlir.analysis.tiles import (
     read_contraction,
     read_generic,
     shape_of,
+    slice_parts,
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, INTERLEAVED, LAYOUT, SWAPPED
+from neptune_mlir.ir import affine
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.registry import register, remark
 
 
@@ -44,8 +49,12 @@ def interleave_factors(module: Any) -> None:
         if CONSUMERS.on(forall) or len(forall.results) != 1:
             continue
         insert = _stores(forall)
+        if insert is None or not (_ends_whole(forall) or _ends_with_zeros(insert)):
+            continue
         products = list(_products(forall.results[0]))
-        if insert is not None and products and all(products):
+        if products and all(products):
+            if not _ends_whole(forall):
+                _lengthen(forall, insert)
             for op in (insert, *products):
                 INTERLEAVED.set(op)
             remark(forall.location, "a factor is stored in the order of the other one")
@@ -57,12 +66,81 @@ def _stores(forall: Any) -> Any:
     users = [use.owner.operation for use in block.arguments[len(block.arguments) - 1].uses]
     if len(users) != 1 or users[0].name != "tensor.parallel_insert_slice":
         return None
-    tile = users[0].operands[0]
+    tile = _whole_tile(users[0])
     made = owner(tile)
     if made is None or made.name != "linalg.generic" or not LAYOUT.on(made):
         return None
     layout = layout_of(made, shape_of(tile))
     return users[0] if isinstance(layout, Layout) and interleaved(layout) else None
+
+
+def _whole_tile(insert: Any) -> Any:
+    """The tile that an op stores what exists of."""
+    part = owner(insert.operands[0])
+    cut = part is not None and part.name == "tensor.extract_slice"
+    return part.operands[0] if cut else insert.operands[0]
+
+
+def _ends_whole(forall: Any) -> bool:
+    return extent_multiple(forall.results[0], -1) % INTERLEAVES == 0
+
+
+def _ends_with_zeros(insert: Any) -> bool:
+    """Whether a kernel moves elements, from a tile that is 0 where nothing exists, and the row ends
+    where a call says."""
+    offsets, sizes, dims = slice_parts(insert)
+    made = owner(_whole_tile(insert))
+    g = read_generic(made)
+    moves = g is not None and len(g.inputs) == 1 and _yields_its_input(made)
+    padded = owner(made.operands[0])
+    last = len(offsets) - 1
+    return (
+        moves
+        and padded is not None
+        and padded.name == "tensor.pad"  # with 0, as loads are
+        and dims[-1] == last
+        and not isinstance(sizes[last], int)
+        and multiple_of(offsets[last]) % INTERLEAVES == 0
+    )
+
+
+def _yields_its_input(generic: Any) -> bool:
+    block = generic.regions[0].blocks[0]
+    *inner, end = block.operations
+    return not inner and end.operation.operands[0] == block.arguments[0]
+
+
+def _lengthen(forall: Any, insert: Any) -> None:
+    """Make rows of a result end with whole 16s, where it is stored and where it is read."""
+    start = owner(forall.operands[len(forall.operands) - 1])  # other results may start as it
+    end = _up(forall, start.operands[len(start.operands) - 1])
+    with ir.InsertionPoint(forall):
+        empty = start.clone()
+    _set_last(empty, end)
+    _set_last(forall, empty.results[0])
+    part = owner(insert.operands[0])
+    _set_last(insert, _set_last(part, _up(part, part.operands[len(part.operands) - 1])))
+    for use in list(forall.results[0].uses):
+        load = use.owner.operation
+        offsets, sizes, _ = slice_parts(load)
+        if isinstance(sizes[-1], int):
+            continue
+        (pad,) = (u.owner.operation for u in load.results[0].uses)
+        with ir.InsertionPoint(load), load.location:
+            tile = shape_of(pad.results[0])[-1]
+            rest = _set_last(load, affine.minimum(affine.sub(end, offsets[-1]), tile))
+            _set_last(pad, affine.sub(tile, rest))
+
+
+def _set_last(op: Any, value: Any) -> Any:
+    op.operands[len(op.operands) - 1] = value
+    return value
+
+
+def _up(before: Any, value: Any) -> Any:
+    """A number, up to the next of whole 16s."""
+    with ir.InsertionPoint(before), before.location:
+        return affine.round_up(value, INTERLEAVES)
 
 
 def _products(stored: Any) -> Iterator[Any]:
@@ -92,8 +170,6 @@ def _in_whole(load: Any) -> bool:
     inner = None if window is None else window.offsets[-1]
     if inner is None or window.dims[-1] != len(window.offsets) - 1:
         return False
-    if extent_multiple(window.tensor, -1) % INTERLEAVES:
-        return False  # what is behind the last 16 of a row is not brought
     first = inner if isinstance(inner, int) else multiple_of(inner)
     return first % INTERLEAVES == 0 and window.shape[-1] % INTERLEAVES == 0
 

@@ -75,19 +75,14 @@ def window_ends(window: Window, k: int, forall: Any) -> bool:
         return True
     if (whole := _reshaped(window.tensor, dim)) is not None:
         return end == whole
-    if list(end.values()) != [1]:
-        return False
-    (extent,) = end
-    made = owner(_started_with(window.tensor))
+    made, known = owner(_started_with(window.tensor)), (window.tensor, dim)
     if made is not None and made.name == "tensor.empty":  # a result, of this kernel or another
         kind = ir.RankedTensorType(window.tensor.type)
         wanted = made.operands[sum(map(kind.is_dynamic_dim, range(dim)))]
-        if extent == wanted:
+        if end == _linear(wanted):
             return True
         known = _extent(wanted)
-    else:
-        known = (window.tensor, dim)
-    found = _extent(extent)
+    found = _extent(next(iter(end))) if list(end.values()) == [1] else None
     if found is None or known is None:
         return False
     return found == known or _equal_extents(found, known, forall)

@@ -44,7 +44,7 @@ def test_nothing_changes_unless_recording() -> None:
 
 
 def test_blocks_with_registers_of_their_own() -> None:
-    """Registers of samples are those of the whole kernel, whatever stands in blocks further down."""
+    """Registers of samples are the whole kernel's, whatever stands in blocks further down."""
     inner = "\t{\n\t.reg .pred \t%some;\n\t}\n\tret;"
     with clock_samples.recording():
         text, _ = clock_samples.instrument(PTX.replace("\tret;", inner))
