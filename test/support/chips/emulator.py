@@ -137,7 +137,8 @@ class Emulator:
         Raises:
             OutOfBounds, AssertionError: see `Process.answer`.
         """
-        paths = [self._process.scratch / name for name in ("program.bundle", "inputs.npz", "results.npz")]
+        names = "program.bundle", "inputs.npz", "results.npz"
+        paths = [self._process.scratch / name for name in names]
         paths[0].write_bytes(bundle.to_bytes())
         np.savez(paths[1], **{f"arg{k}": _bits(x) for k, x in enumerate(inputs)})
         request = dict(
