@@ -22,6 +22,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # OpenMP's threads run our launches where torch is there, and look for more work for milliseconds
 # after each. Workers side by side would take the processors from each other with that.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# NumPy's products have threads of their own, which do that, too (read when a worker starts).
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 gc.disable()  # until all is imported: `pytest_collection_finish`
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from neptune_mlir.cli import diagnostics
-from neptune_mlir.driver.garbage import collected_rarely
+from neptune_mlir.driver.garbage import collected_rarely, left_at_the_end
 from neptune_mlir.errors import UsageError, did_you_mean
 from neptune_mlir.version import __version__
 
@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[0] == "--version":
         print(f"neptune-mlir {__version__}")
         return 0
+    left_at_the_end()
     with collected_rarely(), _interrupts() as seen:
         return _reported(*arguments, seen=seen)
 

@@ -20,7 +20,7 @@ from typing import Any
 from neptune_mlir.cli import diagnostics, opt_help, reproducer
 from neptune_mlir.cli.diagnostics import Diagnostic
 from neptune_mlir.cli.opt_options import make_parser, unknown
-from neptune_mlir.driver.garbage import collected_rarely
+from neptune_mlir.driver.garbage import collected_rarely, left_at_the_end
 from neptune_mlir.errors import InputError, NeptuneError, UsageError
 
 BYTECODE = b"ML\xefR"  # how it begins
@@ -346,6 +346,7 @@ def _from_files(arguments: Sequence[str]) -> list[str]:
 @collected_rarely()
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
+    left_at_the_end()
     parser, given = make_parser(), list(sys.argv[1:] if argv is None else argv)
     try:
         given = _from_files(given)

@@ -2,7 +2,10 @@
 """What a compilation does beside its passes: Python looks for garbage rarely, and LLVM's process
 starts."""
 
+import atexit
 import gc
+import platform
+import subprocess
 import sys
 
 import pytest
@@ -54,6 +57,37 @@ def test_commands_and_compilations_of_text_look_rarely_too(monkeypatch, module, 
     with pytest.raises(Begun):
         call()
     assert gc.get_threshold() == (700, 10, 10)
+
+
+@pytest.mark.parametrize("module", [main, opt])
+def test_nobody_looks_where_a_command_ends(monkeypatch, module):
+    called = []
+    monkeypatch.setattr(atexit, "register", called.append)
+    module.main(["no-such-command"])
+    assert called == [gc.freeze]
+
+
+ARRAYS = """
+import numpy as np, resource
+from types import SimpleNamespace
+from neptune_mlir.algebra.numerics import whole
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+whole._wrong_values(SimpleNamespace(rows=1, steps=1), ())
+first = faults()
+for _ in range(20):
+    arrays = [np.ones(1 << 17) for _ in range(8)]
+    del arrays
+print((faults() - first) * resource.getpagesize() / (20 * 8 * 8 << 17))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's")
+def test_a_check_in_a_new_process_keeps_the_memory_of_its_arrays():
+    made = subprocess.run([sys.executable, "-c", ARRAYS], capture_output=True, text=True)
+    assert float(made.stdout) < 0.2, made.stderr  # of the arrays' bytes were new pages
 
 
 @pytest.mark.parametrize("first", [0, RARELY + 1])

@@ -5,6 +5,7 @@ values that are kept, reads without copies, arrays whose inputs are next to each
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,17 @@ from neptune_mlir.algebra.operators import OPERATORS
 from neptune_mlir.algebra.terms import Term, is_float, reads
 
 LANES, ROW = 8, 128  # of NumPy's sums: side by side, and in one go
+# glibc keeps memory of up to 32 MB, with what stands around an array.
+KEPT_BYTES = (32 << 20) - (64 << 10)
 ADDED_UP = 16  # of so many sums as elements, NumPy adds each alone: calls cost more than points
+
+
+@functools.cache
+def keep_memory() -> None:
+    """Let glibc keep the memory of arrays for those that come next, as it does by itself when a
+    process has given a large array back. Before, each array is new pages, which the system clears:
+    a fifth of a check in a new process. (This array is never touched, so it has no pages.)"""
+    np.empty(KEPT_BYTES, np.uint8)
 
 
 @dataclass

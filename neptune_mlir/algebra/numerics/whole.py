@@ -33,7 +33,7 @@ from neptune_mlir.algebra.numerics.at_once import (
 from neptune_mlir.algebra.numerics.evaluation import Array, Domain
 from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.judge import judge_each
-from neptune_mlir.algebra.numerics.kept import Kept
+from neptune_mlir.algebra.numerics.kept import Kept, keep_memory
 from neptune_mlir.algebra.numerics.orders import SIGNS
 from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.algebra.numerics.remembered import remembered
@@ -195,6 +195,7 @@ def wrong_values(
 
 
 def _wrong_values(trial: _Trial, plans: Sequence[tuple[int, int]]) -> str:
+    keep_memory()
     close, first = set[str](), list[hostile.HostileCall]()
     for seed, plan in enumerate(plans, SEED):
         cases = trial.cases(seed)

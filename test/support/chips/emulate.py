@@ -16,6 +16,7 @@ these), results, workspace, and, where `strided`, what is between the rows of ar
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import json
 import os
@@ -50,28 +51,31 @@ class Patterns:
         sources = sorted(Path(emulator.emu.__file__).parent.glob("*.py"))
         digest = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()
         self._folder, self._digest, self._path = folder, digest[:12], Path()
-        self._stored: list[Any] = []
+        self._stored: dict[Path, list[Any]] = {}
+        self._loaded: dict[Path, list[Any]] = {}
 
     def load(self, arch: str) -> None:
-        """What earlier processes compiled for an architecture, if nothing was loaded yet."""
-        path = self._folder / f"amd-emulator-{arch}-{self._digest}.pickle"
-        if path == self._path:
-            return
-        self._path, self._known[:] = path, []
-        self._stored = pickle.loads(path.read_bytes()) if path.is_file() else []
-        for *pattern, arguments, code in self._stored:
-            program = SimpleNamespace(arg=SimpleNamespace(globals=arguments))
-            self._known.append((*pattern, (program, self._runtime(code))))
+        """What this process compiled for an architecture, and at first what earlier ones did."""
+        self._path = path = self._folder / f"amd-emulator-{arch}-{self._digest}.pickle"
+        if path not in self._loaded:
+            self._stored[path] = pickle.loads(path.read_bytes()) if path.is_file() else []
+            self._loaded[path] = []
+            for *pattern, arguments, code in self._stored[path]:
+                program = SimpleNamespace(arg=SimpleNamespace(globals=arguments))
+                self._loaded[path].append((*pattern, (program, self._runtime(code))))
+        self._known[:] = self._loaded[path]
 
     def save(self) -> None:
-        new = self._known[len(self._stored) :]
+        stored = self._stored[self._path]
+        new = self._known[len(stored) :]
         if not new:
             return
         for *pattern, (program, _) in new:
-            self._stored.append((*pattern, tuple(program.arg.globals), program.to_elf()))
+            stored.append((*pattern, tuple(program.arg.globals), program.to_elf()))
+        self._loaded[self._path] = [*self._known]
         self._folder.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(pickle.dumps(self._stored))
+        temporary.write_bytes(pickle.dumps(stored))
         os.replace(temporary, self._path)
 
 
@@ -206,6 +210,7 @@ def main() -> int:
     sys.path.insert(0, sys.argv[1])
     import amdemu
 
+    gc.disable()  # terms that the emulator rewrites are many, and in no cycles
     patterns = Patterns(amdemu, Path(sys.argv[2]))
     for line in sys.stdin:
         request = json.loads(line)

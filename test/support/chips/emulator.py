@@ -67,18 +67,65 @@ def missing() -> str:
     return ""
 
 
-class Emulator:
-    """A process for one chip; a new one after a crash. `scratch`: a folder for files."""
+class Process:
+    """Emulates chips, several of which are of one architecture: what it compiled for one serves
+    the others. A new process takes its place after a crash. `scratch`: a folder for files."""
 
-    def __init__(self, chip: str, scratch: Path):
-        self.chip, self.scratch = chip, scratch
-        self._process: subprocess.Popen[str] | None = None
+    def __init__(self, scratch: Path):
+        self.scratch = scratch
+        self._running: subprocess.Popen[str] | None = None
 
     def close(self) -> None:
-        if self._process:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        if self._running:
+            self._running.kill()
+            self._running.communicate()
+            self._running = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What it says (see `emulate`).
+
+        Raises:
+            OutOfBounds: see there.
+            AssertionError: the emulator cannot run the code, or the code wrote to an input.
+        """
+        running = self._running = self._running or self._start()
+        print(json.dumps(request), file=running.stdin, flush=True)
+        answer = running.stdout.readline()
+        if not answer:
+            _, reason = running.communicate()
+            self._running = None
+            if running.returncode == -signal.SIGSEGV:
+                raise OutOfBounds(f"{request['chip']}, one of the orders {request['orders']}")
+            raise AssertionError(f"it stopped with {running.returncode}: {reason[-2000:]}")
+        said: dict[str, Any] = json.loads(answer)
+        assert "error" not in said, said["error"]
+        return said
+
+    def _start(self) -> subprocess.Popen[str]:
+        own = dict(os.environ, PYTHONPATH=str(ROOT), TMPDIR=str(self.scratch), CC=self._clang(),
+                   CACHEDB=str(self.scratch / "tinygrad.db"))  # fmt: skip
+        command = [sys.executable, Path(__file__).with_name("emulate.py"), folder(), cache.folder()]
+        return subprocess.Popen(
+            command, env=own, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def _clang(self) -> str:
+        found = shutil.which("clang")
+        if found:
+            return found
+        (package,) = importlib.util.find_spec("ziglang").submodule_search_locations
+        script = self.scratch / "clang"
+        script.write_text(f'#!/bin/sh\nexec "{package}/zig" clang "$@"\n')
+        script.chmod(0o755)
+        return str(script)
+
+
+class Emulator:
+    """One chip, by a process that others may share."""
+
+    def __init__(self, chip: str, process: Process):
+        self.chip, self._process = chip, process
 
     def results(
         self, bundle: Any, inputs: Sequence[Any], orders: Sequence[str], strided: bool = False,
@@ -88,27 +135,17 @@ class Emulator:
         other, and how many instructions waves executed.
 
         Raises:
-            OutOfBounds: see there.
-            AssertionError: the emulator cannot run the code, or the code wrote to an input.
+            OutOfBounds, AssertionError: see `Process.answer`.
         """
-        paths = [self.scratch / name for name in ("program.bundle", "inputs.npz", "results.npz")]
+        names = "program.bundle", "inputs.npz", "results.npz"
+        paths = [self._process.scratch / name for name in names]
         paths[0].write_bytes(bundle.to_bytes())
         np.savez(paths[1], **{f"arg{k}": _bits(x) for k, x in enumerate(inputs)})
         request = dict(
             zip(("bundle", "inputs", "output"), map(str, paths), strict=True),
             chip=self.chip, orders=list(orders), strided=strided, short=short,
         )  # fmt: skip
-        process = self._process or self._start()
-        print(json.dumps(request), file=process.stdin, flush=True)
-        answer = process.stdout.readline()
-        if not answer:
-            _, reason = process.communicate()
-            self._process = None
-            if process.returncode == -signal.SIGSEGV:
-                raise OutOfBounds(f"{self.chip}, one of the orders {orders}")
-            raise AssertionError(f"it stopped with {process.returncode}: {reason[-2000:]}")
-        said = json.loads(answer)
-        assert "error" not in said, said["error"]
+        said = self._process.answer(request)
         counts = said["instructions"]
         with np.load(paths[2]) as archive:
             found = [archive[f"arr_{k}"] for k in range(len(archive))]
@@ -147,26 +184,6 @@ class Emulator:
             ], count)
             for order, got, count in zip(orders, results, counts, strict=True)
         ]  # fmt: skip
-
-    def _start(self) -> subprocess.Popen[str]:
-        own = dict(os.environ, PYTHONPATH=str(ROOT), TMPDIR=str(self.scratch), CC=self._clang(),
-                   CACHEDB=str(self.scratch / "tinygrad.db"))  # fmt: skip
-        command = [sys.executable, Path(__file__).with_name("emulate.py"), folder(), cache.folder()]
-        self._process = subprocess.Popen(
-            command, env=own, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )  # fmt: skip
-        return self._process
-
-    def _clang(self) -> str:
-        found = shutil.which("clang")
-        if found:
-            return found
-        (package,) = importlib.util.find_spec("ziglang").submodule_search_locations
-        script = self.scratch / "clang"
-        script.write_text(f'#!/bin/sh\nexec "{package}/zig" clang "$@"\n')
-        script.chmod(0o755)
-        return str(script)
 
 
 def compiled(program: Any, chip: str, numerics: str = "default") -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from support import gpu_hostile as hostile
-from support.chips.emulator import Emulator, compiled, missing
+from support.chips.emulator import Emulator, Process, compiled, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "found")
 HEAD, ROWS, KEYS, TILE = 64, 20, 140, 64
@@ -24,7 +24,8 @@ def test_masks_and_rows(chip, tmp_path):
         rng.standard_normal((len(mask), 1, n, HEAD)).astype(np.float16) for n in (ROWS, KEYS, KEYS)
     )
     rows = hostile.rows(1, 500)
-    emulator = Emulator(chip, tmp_path)
+    process = Process(tmp_path)
+    emulator = Emulator(chip, process)
     try:
         program = hostile.attention(HEAD, "f16", causal=True)
         code = compiled(program, chip)
@@ -32,7 +33,7 @@ def test_masks_and_rows(chip, tmp_path):
         softmax = compiled(hostile.row_program("softmax"), chip)
         ((weights,),), _ = emulator.results(softmax, [np.concatenate([*rows.values()])], ("up",))
     finally:
-        emulator.close()
+        process.close()
     kinds = (np.float64, np.float32)
     with np.errstate(all="ignore"):
         want, unfused = (

@@ -21,7 +21,7 @@ from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.targets import amd
 from support import amd_programs as programs
 from support.amd_programs import BACKWARD, CHIPS, MACHINE, MORE, SERVING, TOLERANCE
-from support.chips.emulator import Emulator, OutOfBounds, compiled, missing
+from support.chips.emulator import Emulator, OutOfBounds, Process, compiled, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "found")
 TWO = ("gfx942", "gfx1100")
@@ -30,11 +30,10 @@ HARD = 2e-4  # in f32, of inputs on which the definition in f32 loses digits, to
 
 @pytest.fixture(scope="module")
 def emulators(tmp_path_factory):
-    """One process for each chip, whatever the order of the tests is."""
-    found = {chip: Emulator(chip, tmp_path_factory.mktemp(chip)) for chip in CHIPS}
-    yield found
-    for one in found.values():
-        one.close()
+    """One process, whatever the order of the tests is: chips of one architecture share much."""
+    process = Process(tmp_path_factory.mktemp("emulator"))
+    yield {chip: Emulator(chip, process) for chip in CHIPS}
+    process.close()
 
 
 @pytest.fixture
