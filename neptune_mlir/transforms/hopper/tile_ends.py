@@ -76,8 +76,9 @@ def window_ends(window: Window, k: int, forall: Any) -> bool:
     if (whole := _reshaped(window.tensor, dim)) is not None:
         return end == whole
     made, known = owner(_started_with(window.tensor)), (window.tensor, dim)
-    if made is not None and made.name == "tensor.empty":  # a result, of this kernel or another
-        kind = ir.RankedTensorType(window.tensor.type)
+    kind = ir.RankedTensorType(window.tensor.type)
+    if made is not None and made.name == "tensor.empty" and kind.is_dynamic_dim(dim):
+        # a result, of this kernel or another
         wanted = made.operands[sum(map(kind.is_dynamic_dim, range(dim)))]
         if end == _linear(wanted):
             return True
