@@ -52,7 +52,7 @@ CHIP = Attribute(
     readers=(
         "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.tiling.lower_to_tiles",
         "transforms.fusion.inline_maps", "transforms.fusion.privatize",
-        "transforms.gpu.longest_first", "transforms.schedule.tile",
+        "transforms.gpu.longest_first", "transforms.schedule.product_axes",
         "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
@@ -219,24 +219,24 @@ TUNED = Attribute(
 ONE_TILE = Mark(
     "one_tile", MARK, "neptune.stream, neptune.reduce",
     "a tile has all of the streamed axis in every call that the program is for",
-    writers=("transforms.schedule.like_tiles", "transforms.schedule.tile"),
+    writers=("transforms.schedule.like_tiles", "transforms.schedule.stream_tiles"),
     readers=("transforms.schedule.like_tiles", "transforms.tiling.kernel"),
 )  # fmt: skip
 LONGER = Attribute(
     "longer", NUMBERS, "neptune.stream",
     "lengths from which on other tile sizes are better",
-    writers=("transforms.schedule.tile",), readers=("pipelines.long_streams",),
+    writers=("transforms.schedule.stream_tiles",), readers=("pipelines.long_streams",),
 )  # fmt: skip
 LONGER_FEW = Attribute(
     "longer_few", NUMBERS, "neptune.stream",
     "a length from which on other tile sizes are better where a call has few rows, and up to how "
     "many by multiprocessor there are such sizes",
-    writers=("transforms.schedule.tile",), readers=("pipelines.long_streams",),
+    writers=("transforms.schedule.stream_tiles",), readers=("pipelines.long_streams",),
 )  # fmt: skip
 ALIGNABLE = Mark(
     "alignable", MARK, "neptune.stream",
     "the copy engine could bring tiles of tensors whose rows only a call knows, were they aligned",
-    writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
+    writers=("transforms.schedule.stream_tiles",), readers=("pipelines.cases",),
 )  # fmt: skip
 FEW_ROWS = Attribute(
     "few_rows", NUMBERS, "neptune.stream",

@@ -25,7 +25,8 @@ from neptune_mlir.targets.group_tiles import GROUP_ROWS
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.registry import collect_remarks
 from neptune_mlir.transforms.schedule.row_tiles import is_read_again
-from neptune_mlir.transforms.schedule.tile import group_choice, kernel_ops
+from neptune_mlir.transforms.schedule.stream_tiles import group_choice
+from neptune_mlir.transforms.schedule.tile import kernel_ops
 
 # Rows without products are cut from LONG_ROW elements on, where they are no more than half of the
 # multiprocessors, or three times as many if read again: programs of whole rows end far apart.

@@ -23,7 +23,7 @@ from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms.hopper.specialize_warps import suits
 from neptune_mlir.transforms.schedule.join_streams import are_faster_joined
-from neptune_mlir.transforms.schedule.row_tiles import CHUNK_ROWS, SHORT_ROWS
+from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
 
 
 def _waiting(bits: int) -> tuple[str, str]:
@@ -79,7 +79,7 @@ CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
 # longest first, for of several images that serve a call the last one counts.
 SHORT_STREAMS = {
     "streamed": tuple(
-        (n, f"most:{n}", CHUNK_ROWS.get(n, 0)) for n in sorted(SHORT_ROWS, reverse=True)
+        (n, f"most:{n}", SHORT_ROWS[n].least) for n in sorted(SHORT_ROWS, reverse=True)
     )
 }
 # tile sizes of deep products, for programs that spill less and less

@@ -31,11 +31,13 @@ def tensors_of(
 
 
 def shorten(overload: Any) -> None:
-    """Let an overload with the arguments of attention ask first for the call that ran last."""
-    through = overload._op
+    """Let an overload with the arguments of attention ask first for the call that ran last, where a
+    call names all of them by their places."""
+    through, names = overload._op, [argument.name for argument in overload._schema.arguments]
+    count, scale = len(names), names.index("scale")  # which is a symbol in a trace
 
     def call(*given: Any, **named: Any) -> Any:
-        if len(given) == 9 and type(given[6]) is float:
+        if len(given) == count and type(given[scale]) is float:
             q, k, v, mask, captured, *options = given
             made = again.last(door_of(mask, tuple(options)), tensors_of(q, k, v, mask, captured))
             if made is not None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the axes of a kernel are to its products of two matrices."""
+"""What the axes of a kernel are: to its results, to what it reads, and to its products of two
+matrices."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import PRODUCT
+from neptune_mlir.dialects.attributes import CHIP, PRODUCT
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms.schedule.tile_room import BYTES
@@ -154,3 +155,29 @@ def note_product(
     else:
         return
     PRODUCT.set(op.operation, (*found, int(bool(computed))))
+
+
+def chip_of(op: Any) -> str:
+    """What the program is compiled for (`neptune.chip` of its module); "" where nobody said."""
+    module = op.operation.parent
+    while module.parent is not None:
+        module = module.parent
+    return CHIP.find(module, "")
+
+
+def parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]:
+    """Parallel axes in the order of the results' dimensions (those of the results with most
+    parallel axes count most, of several the last nest's)."""
+    order: list[int] = []
+    for nest in sorted(reversed(nests), key=lambda n: -len(parallel & {*n.result_axes})):
+        order = [a for a in nest.result_axes if a in parallel and a not in order] + order
+    return order
+
+
+def is_contiguous(axis: int, nests: Sequence[FusedNest]) -> bool:
+    """Whether some nest reads along `axis` in a tensor's last dimension, or none reads at all. Of
+    reads along several axes those along most count: a number of each row is soon read."""
+    reads = [read for nest in nests for read in nest.reads if read.args]
+    most = max((len(T.axes_of(read)) for read in reads), default=0)
+    last = [read.args[-1] for read in reads if len(T.axes_of(read)) == most]
+    return not last or any(axis in T.axes_of(position) for position in last)

@@ -15,8 +15,8 @@ Where only a call knows the length, kernels for several lengths stand side by si
 (`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
 time: there a row that is read again has one tile, the last reads of which come from near caches,
 and a row that is read once has small tiles, so that many programs load while others compute. For
-rows of up to 3072 elements (of whole chunks: CHUNK_ROWS) there are kernels beside these in which
-one tile has a whole row (SHORT_ROWS): no loops, one load, and masks. Of rows of up to SHORT_ROW
+rows of up to 3072 elements (of whole chunks: 2048) there are kernels beside these in which one tile
+has a whole row (SHORT_ROWS): no loops, one load, and masks. Of rows of up to SHORT_ROW
 elements lanes have some of their own, or few share one: a tile has as many as they have at once.
 Where the length is known, each of such rows that are read once is a warp's (WARP_ROWS): all of it
 is under way at once, and nothing is joined; with the masks of other lengths that was slower. Rows
@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
@@ -55,18 +55,36 @@ PART, PART_WARPS = 8 * ROW, 16  # of rows that it divides
 LONGEST_TILES = ((12289, 1, 16384), (8193, 1, 12288))
 FEW_ARRAYS = 2
 SHORT_ROW = 256  # elements of rows of which each thread has some, or what it shares with few
-# rows of a tile that has all of each, by their length: powers of two, and 3/4 of some (0: by lanes)
+NEVER, AGAIN, ALWAYS = range(3)  # which rows: none, those that are read again, all
+
+
+class ShortRows(NamedTuple):
+    """Of a tile that has all of each of its rows: how many (0: by lanes), which rows take it that
+    are moved element by element, and which of whole chunks, these from what length on."""
+
+    rows: int
+    single: int
+    chunks: int
+    least: int = 0
+
+
+# by their length: powers of two, and 3/4 of some. Tiles of one load are better than loops for rows
+# of whole chunks that are read again, but not where these have 1024 elements, or nearly.
 SHORT_ROWS = {
-    64: 0, 128: 0, SHORT_ROW: 0, 384: 8, 512: 8, 768: 4, 1024: 4, 3 * 512: 1, ROW // 2: 1, 3072: 1
-}  # fmt: skip
-# Those of whole chunks that are read again, and the shorter ones that are not for: tiles of one
-# load are better there than loops, but not where a row is 1024 elements, or nearly
-CHUNK_ROWS = {512: 0, 3 * 512: 1024, ROW // 2: 1024}
-FOR_CHUNKS = (64, 3 * 512)  # of SHORT_ROWS: worth kernels of their own for whole chunks alone
+    64: ShortRows(0, NEVER, ALWAYS),
+    128: ShortRows(0, ALWAYS, ALWAYS),
+    SHORT_ROW: ShortRows(0, ALWAYS, ALWAYS),
+    384: ShortRows(8, ALWAYS, NEVER),
+    512: ShortRows(8, ALWAYS, AGAIN),
+    768: ShortRows(4, ALWAYS, NEVER),
+    1024: ShortRows(4, ALWAYS, NEVER),  # longer ones that are read once hold back what is next
+    3 * 512: ShortRows(1, NEVER, AGAIN, least=1024),
+    ROW // 2: ShortRows(1, AGAIN, AGAIN, least=1024),
+    3072: ShortRows(1, AGAIN, NEVER),
+}
 # of known lengths, of whole chunks, read once: a warp has all of one
 WARP_ROWS = range(513, 3072 + 1)
 FEW_ELEMENTS = 6 * 256  # of a row up to which several are a program's
-ONCE_ROW = 1024  # the longest of these that is read once: larger tiles hold back what is next
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
 THREADS = 128  # of a program that reduces a tile of ROW elements
 BYTES = 16  # of a chunk
@@ -113,7 +131,7 @@ def row_tile(
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
         if calls.most and _is_held(tiles, calls.most, is_read_again(nests, axis)):
-            rows = SHORT_ROWS[calls.most] or _short_rows(op, nests, axis, chip, calls.most)
+            rows = SHORT_ROWS[calls.most].rows or _short_rows(op, nests, axis, chip, calls.most)
             return rows, calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
@@ -219,9 +237,9 @@ def is_of_warps(op: Any, nests: Sequence[FusedNest], axis: int) -> bool:
 def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
     """Whether rows of so many elements, or fewer, are better off in a tile with masks than in
     loops."""
-    if is_single(tiles):
-        return most not in FOR_CHUNKS and (again or most <= ONCE_ROW)
-    return most <= SHORT_ROW or (tiles is not ONCE_TILES and most in CHUNK_ROWS)
+    short, single = SHORT_ROWS[most], is_single(tiles)
+    held = short.single if single else short.chunks
+    return held == ALWAYS or (held == AGAIN and (again if single else tiles is not ONCE_TILES))
 
 
 def _of_length(tiles: Tiles, length: int) -> tuple[int, int]:

@@ -33,7 +33,7 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import group_tiles
 from neptune_mlir.transforms.fusion.region import produce, write_live
 from neptune_mlir.transforms.registry import register, remark
-from neptune_mlir.transforms.schedule.tile import group_choice
+from neptune_mlir.transforms.schedule.stream_tiles import group_choice
 
 Part = tuple[list[int], list[int]]  # running values, and results
 

@@ -28,7 +28,8 @@ looks at the part that an axis plays, never at what the program is for:
   all others 1;
 * on GPUs a map of more than 32 operations has fewer rows: a thread spells all of its elements; one
   whose programs trade parts with another device has one: it is small, and waits for what is far;
-* on CPUs, where streams along rows have a least `length`: LONG_TILE elements of one row;
+* on CPUs, where streams along rows have a least `length`: LONG_TILE elements of one row
+  (`stream_tiles.py`);
 * without a contraction rows, then the streamed axis and other reduced ones are cut until a tile
   has TILE_WORDS, or fewer where registers do not hold these (`words`);
 * an axis that is also read modulo a constant (pages), or by which a number is looked up: what
@@ -49,16 +50,10 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions, nests_of
-from neptune_mlir.analysis.tiles import multiple_of, note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import (
-    ALIGNABLE,
-    CHIP,
     FEW_ROWS,
-    LONGER,
-    LONGER_FEW,
     MEETS,
-    ONE_TILE,
     TILE,
     TILE_FEW,
 )
@@ -67,8 +62,6 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError, UsageError
 from neptune_mlir.ir.bindings import location_text
 from neptune_mlir.targets import group_tiles, warp_groups
-from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.fusion.privatize import small_joins
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule import group_sizes
@@ -84,24 +77,26 @@ from neptune_mlir.transforms.schedule.map_tiles import (
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
 from neptune_mlir.transforms.schedule.product_axes import (
     by_vector,
+    chip_of,
     free_axes,
     is_alone,
     is_by_vector,
+    is_contiguous,
     is_turned,
     looped_axis,
     note_product,
+    parallel_order,
     product_parts,
     shared_axes,
 )
 from neptune_mlir.transforms.schedule.row_tiles import (
-    FEW_FROM,
-    PRODUCT_ROW,
-    RowCalls,
     columns_beside,
-    is_read_again,
-    most_few,
-    row_tile,
-    row_warps,
+)
+from neptune_mlir.transforms.schedule.stream_tiles import (
+    WHOLE_COLUMN,
+    is_uncut,
+    long_rows,
+    sizes_for_groups,
 )
 from neptune_mlir.transforms.schedule.tile_cuts import (
     at_most,
@@ -122,11 +117,10 @@ from neptune_mlir.transforms.schedule.tile_room import (
 )
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
-WHOLE_REDUCED = WHOLE_COLUMN = 512
+WHOLE_REDUCED = 512
 WHOLE_PARALLEL = 256
 COLUMNS = (64, 32, 16)  # of a tile that does not have all
 TILE_WORDS = (1 << 16, 4096)  # of a streamed tile without products: on CPUs, on GPUs
-LONG_TILE = 1024  # elements of one row, on CPUs: sums are folded and corrected once for so many
 SHARING = 4  # rows of a tile that a row beside them is loaded for once
 # Rows of a tile for calls with few: of a product that a program computes well; of the smallest one;
 # one, beside those that share its operand.
@@ -192,7 +186,7 @@ def tile(
             if few:
                 TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
         kernels = kernel_ops(function)
-        if kernels and all(TILE.on(op.operation) for op in kernels) and _chip_of(kernels[0]):
+        if kernels and all(TILE.on(op.operation) for op in kernels) and chip_of(kernels[0]):
             like_readers(kernels, values)
 
 
@@ -225,10 +219,10 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     if axis in shared_axes(nests):
         wishes = replace(wishes, stream=wishes.stream or 1)
     domain, reduced = list(op.domain), {a for nest in nests for a in nest.own_axes}
-    parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
+    parallel = parallel_order(nests, {*range(len(domain))} - reduced - {axis})
     free = _free(op, nests, axis)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
-    is_map = bool(_chip_of(op)) and not reduced and axis is None
+    is_map = bool(chip_of(op)) and not reduced and axis is None
     if is_map:
         parallel = [a for a in parallel if domain[a] != 1] or parallel
     inner = _inner(op, parallel, nests, axis) if not free else None
@@ -245,12 +239,12 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     else:
         stream, most = _row_sizes(sizes, op, nests, parallel, axis, reduced, wishes)
     if inner is not None:
-        across, beside = (0, 0) if stream else columns_beside(op, nests, axis, inner, _chip_of(op))
+        across, beside = (0, 0) if stream else columns_beside(op, nests, axis, inner, chip_of(op))
         stream, most = (across, power_of_2(across) * beside) if beside else (stream, most)
         width = beside or WHOLE_PARALLEL
         sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
-            fit_join(sizes, op, parallel, inner, nests, wishes, bool(_chip_of(op)))
+            fit_join(sizes, op, parallel, inner, nests, wishes, bool(chip_of(op)))
     divided = divisors(nests)
     pieces = is_map and inner in divided
     within = within_quotients(inner, sizes, domain, divided, parallel) if pieces else {}
@@ -261,7 +255,7 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
     chosen = {a: _clip(sizes[a], domain[a]) for a in range(len(domain))}
     if not free:
         order = [*parallel[::-1], *_outer_first(reduced | ({axis} - {None}), nests)]
-        limit = max(wishes.words or TILE_WORDS[bool(_chip_of(op))], most) // _words(nests)
+        limit = max(wishes.words or TILE_WORDS[bool(chip_of(op))], most) // _words(nests)
         chosen |= cut_to(limit, order, chosen, domain, tiles_beside(op, nests), divided)
     elif row:
         shared = {a: n for a, n in divided.items() if a in parallel}
@@ -287,9 +281,9 @@ def _product_tile(
     axis = looped_axis(op, nests, bool(wishes.held or wishes.warp_groups))
     row, column, more = _ends(nests, domain, ends, axis, wishes)
     whole = {a for a in more if axis is not None and at_most(domain[a], WHOLE_COLUMN)}
-    uncut = axis is not None and _is_uncut(column, domain)
+    uncut = axis is not None and is_uncut(column, domain)
     if wishes.warp_groups and axis is not None and rows in group_sizes.ROWS:
-        rows, stream, cut, shape = _group_sizes(op, nests, wishes, column if uncut else None)
+        rows, stream, cut, shape = sizes_for_groups(op, nests, wishes, column if uncut else None)
         reduced, deep = {a for nest in nests for a in nest.own_axes}, shape.depth > 1
         note_product(op, nests, row, column, axis, reduced, deep)
         uncut = uncut and (deep or at_most(domain[column], cut))
@@ -320,7 +314,7 @@ def _product_tile(
 def _free(op: Any, nests: Sequence[FusedNest], axis: int | None) -> set[int]:
     """The axes that one operand of some product has alone; none where chips take products for rows
     that are reduced."""
-    return set() if _chip_of(op) and is_by_vector(nests, axis) else free_axes(nests)
+    return set() if chip_of(op) and is_by_vector(nests, axis) else free_axes(nests)
 
 
 def _ends(
@@ -342,19 +336,19 @@ def _row_sizes(
     """Set the sizes of rows, and of what they lie along, of a kernel without products; returns that
     of the streamed axis (0: by the rule) and how many elements a tile may have for it."""
     rows, stream, most = wishes.rows, wishes.stream, 0
-    is_map = _chip_of(op) and not reduced and axis is None
+    is_map = chip_of(op) and not reduced and axis is None
     if is_map and (crossed := crossed_axes(nests, parallel)):
         sizes.update(dict.fromkeys(crossed, SQUARE))
         return stream, most
-    if _chip_of(op) and not (rows or stream) and is_by_vector(nests, axis):
+    if chip_of(op) and not (rows or stream) and is_by_vector(nests, axis):
         if points := by_vector(sizes, list(op.domain), nests, parallel):
             return points, most
-    if found := _long_rows(op, nests, reduced, wishes):
+    if found := long_rows(op, nests, reduced, wishes):
         along, rows, sizes[along] = found
         stream, most = sizes[along], power_of_2(rows * sizes[along])
         if axis not in (along, None):  # as many of the rows that are reduced together
             stream, rows = _rows_together(nests, axis, along, rows, sizes), 1
-    rows = rows or (1 if _meets(op) else map_rows(nests, bool(_chip_of(op))))
+    rows = rows or (1 if _meets(op) else map_rows(nests, bool(chip_of(op))))
     sizes.update(dict.fromkeys(parallel[-1:], rows))
     return stream, most
 
@@ -380,16 +374,6 @@ def _reduced_sizes(op: Any, reduced: set[int], part: int, chunks: int) -> dict[i
     return sizes
 
 
-def _is_held(
-    op: Any, axis: int, nests: Sequence[FusedNest], domain: Sequence[int], wishes: Wishes
-) -> bool:
-    """Whether one tile is to have all of a streamed axis on a CPU (on chips: `_long_rows`)."""
-    if not wishes.most or wishes.stream or _chip_of(op):
-        return False
-    fits = domain[axis] == DYNAMIC or domain[axis] <= wishes.most
-    return fits and _is_contiguous(axis, nests)
-
-
 def _stream_size(
     op: Any, nests: Sequence[FusedNest], axis: int, asked: int, boxed: bool
 ) -> tuple[int, int | None]:  # fmt: skip
@@ -410,8 +394,8 @@ def _inner(
 ) -> int | None:
     """The parallel axis that reads run along, taken off the list; of streams on GPUs, where they
     do not run along the stream too."""
-    streams = axis is not None and (not _chip_of(op) or _is_contiguous(axis, nests))
-    found = parallel and not streams and _is_contiguous(parallel[-1], nests)
+    streams = axis is not None and (not chip_of(op) or is_contiguous(axis, nests))
+    found = parallel and not streams and is_contiguous(parallel[-1], nests)
     return parallel.pop() if found else None
 
 
@@ -422,120 +406,12 @@ def _words(nests: Sequence[FusedNest]) -> int:
 
 def _outer_first(axes: set[int], nests: Sequence[FusedNest]) -> list[int]:
     """Those that reads run along last."""
-    return sorted(axes, key=lambda a: (_is_contiguous(a, nests), a))
-
-
-def _long_rows(
-    op: Any, nests: Sequence[FusedNest], reduced: set[int], wishes: Wishes
-) -> tuple[int, int, int] | None:
-    """The axis that rows lie along, of a stream or of a reduction alone, and rows and elements of a
-    tile that reads them once or seldom; None: by the rule. Notes for which calls others are better.
-    """
-    streamed = isinstance(op, N.StreamOp)
-    along = [a for a in sorted(reduced) if _is_contiguous(a, nests)]
-    alone = len(nests) == len(along) == 1 and not isinstance(op, N.GlobalOp)
-    asked = streamed and (wishes.rows or wishes.stream)
-    cut = bool(wishes.chunks) and streamed and not wishes.beside_products
-    ruled = wishes.held or wishes.warp_groups or wishes.product_rows or (cut and _chip_of(op))
-    if streamed and _is_held(op, op.axis.value, nests, list(op.domain), wishes):
-        ONE_TILE.set(op.operation)
-        return op.axis.value, wishes.rows or map_rows(nests, bool(_chip_of(op))), wishes.most
-    if streamed and not (asked or _chip_of(op)) and wishes.length:
-        return (op.axis.value, 1, LONG_TILE) if _is_contiguous(op.axis.value, nests) else None
-    if asked or not ruled or not (streamed or alone):
-        return None
-    axis = op.axis.value if streamed else along[0]
-    axis = along[0] if along and axis not in along else axis  # of several that are reduced
-    length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
-    few = wishes.few if wishes.length else 0
-    asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
-    rows, elements, starts = row_tile(op, nests, axis, _chip_of(op), asked_for)
-    if wishes.most and elements == wishes.most and op.domain[axis] == DYNAMIC:
-        ONE_TILE.set(op.operation)
-    if elements and streamed and is_read_again(nests, axis):
-        note_choices(op.operation, {"ahead": MULTIPROCESSORS})
-    if warps := row_warps(op, nests, axis, rows, elements, wishes.most):
-        note_choices(op.operation, {"warps": warps})
-    if starts and axis == looped_axis(op, nests, True):
-        if op.domain[axis] == DYNAMIC:
-            _note_lengths(op, starts)
-        LONGER_FEW.set(op.operation, [FEW_FROM, most_few(op, nests, axis)])
-    return (axis, rows, elements) if elements else None
-
-
-def _group_sizes(
-    op: Any, nests: Sequence[FusedNest], wishes: Wishes, column: int | None
-) -> tuple[int, int, int, Shape]:
-    """For warp groups, a tile's rows, points of the stream and columns, and what the stream is
-    like; notes what later passes are to know. `column` is uncut."""
-    domain, axis = list(op.domain), looped_axis(op, nests, True)
-    assert axis is not None
-    aligned = group_sizes.shape_of(nests, domain, axis, column, aligned=True)
-    shape = aligned
-    if not wishes.aligned:
-        shape = group_sizes.shape_of(nests, domain, axis, column, whole=_whole_axes(op))
-    if aligned != shape:
-        ALIGNABLE.set(op.operation)
-    known, chip = domain[axis] != DYNAMIC, _chip_of(op)
-    length = domain[axis] if known else wishes.length
-    choice = group_sizes.choose(chip, shape, length, 0 if wishes.rows else wishes.few)
-    asked = wishes.rows, wishes.stream, wishes.product_columns
-    choice = group_sizes.resized(shape, choice, *asked, chunks=bool(wishes.chunks))
-    if more := choice.beyond_sizes() | ({"boxes": 1 + wishes.aligned} if shape.boxes else {}):
-        note_choices(op.operation, more)
-    if not known and not wishes.length and not wishes.few:
-        starts = {n for s in (shape, aligned) for n in group_sizes.lengths(chip, s)}
-        _note_lengths(op, sorted(starts))
-    cut = choice.columns or group_tiles.columns(shape)
-    return choice.rows, choice.stream, cut, shape
-
-
-def _whole_axes(op: Any) -> set[int]:
-    """The axes of a stream whose extents only a call knows, in whole chunks for these calls."""
-    dynamic = [a for a, extent in enumerate(op.domain) if extent == DYNAMIC]
-    extents = zip(dynamic, op.extents, strict=True)
-    return {a for a, extent in extents if multiple_of(extent) % warp_groups.CHUNK == 0}
-
-
-def _is_uncut(column: int | None, domain: Sequence[int]) -> bool:
-    """Whether a program of a stream has all columns."""
-    return column is not None and at_most(domain[column], WHOLE_COLUMN)
-
-
-def group_choice(
-    stream: Any, least: int = 0, few: int = 0, rows: int = 0
-) -> tuple[Shape, Choice] | None:
-    """What a stream of `least` points or more is like, and what warp groups take for it (`few`,
-    `rows`: as asked for); None without products of rows and uncut columns."""
-    nests, domain, axis = nests_of(stream, Values()), list(stream.domain), stream.axis.value
-    reduced = {a for nest in nests for a in nest.own_axes}
-    parallel = _parallel_order(nests, {*range(len(domain))} - reduced - {axis})
-    free = free_axes(nests)
-    ends = [a for a in parallel if a in free]
-    if len(ends) < 2 or not _is_uncut(ends[-1], domain):
-        return None
-    shape = group_sizes.shape_of(nests, domain, axis, ends[-1], whole=_whole_axes(stream))
-    length = domain[axis] if domain[axis] != DYNAMIC else least
-    choice = group_sizes.choose(_chip_of(stream), shape, length, few)
-    return shape, group_sizes.resized(shape, choice, rows, 0)
-
-
-def _chip_of(op: Any) -> str:
-    """What the program is compiled for (`neptune.chip` of its module); "" where nobody said."""
-    module = op.operation.parent
-    while module.parent is not None:
-        module = module.parent
-    return CHIP.find(module, "")
+    return sorted(axes, key=lambda a: (is_contiguous(a, nests), a))
 
 
 def _meets(op: Any) -> bool:
     """Whether it is in a function whose programs trade parts with another device."""
     return bool(MEETS.find(op.operation.parent, ()))
-
-
-def _note_lengths(op: Any, lengths: Sequence[int]) -> None:
-    if lengths:
-        LONGER.set(op.operation, lengths)
 
 
 def _whole_pieces(
@@ -579,21 +455,3 @@ def _few_rows(
 def _clip(size: int, extent: int) -> int:
     """A static axis that fits one tile is not cut."""
     return 0 if extent != DYNAMIC and extent <= size else size
-
-
-def _parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]:
-    """Parallel axes in the order of the results' dimensions (those of the results with most
-    parallel axes count most, of several the last nest's)."""
-    order: list[int] = []
-    for nest in sorted(reversed(nests), key=lambda n: -len(parallel & {*n.result_axes})):
-        order = [a for a in nest.result_axes if a in parallel and a not in order] + order
-    return order
-
-
-def _is_contiguous(axis: int, nests: Sequence[FusedNest]) -> bool:
-    """Whether some nest reads along `axis` in a tensor's last dimension, or none reads at all. Of
-    reads along several axes those along most count: a number of each row is soon read."""
-    reads = [read for nest in nests for read in nest.reads if read.args]
-    most = max((len(T.axes_of(read)) for read in reads), default=0)
-    last = [read.args[-1] for read in reads if len(T.axes_of(read)) == most]
-    return not last or any(axis in T.axes_of(position) for position in last)

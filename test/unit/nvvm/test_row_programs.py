@@ -17,7 +17,7 @@ from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
-from neptune_mlir.transforms.schedule.row_tiles import FOR_CHUNKS, SHORT_ROWS
+from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
 from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
@@ -126,7 +126,7 @@ def test_long_rows_in_parts_of_many_warps(name, cols, tile):
 
 def test_which_calls_take_them():
     _, found = lowered("softmax")
-    assert {f"most:{n}" for n in SHORT_ROWS if n not in FOR_CHUNKS} <= set(found)
+    assert {f"most:{n}" for n, short in SHORT_ROWS.items() if short.single} <= set(found)
     assert not any("most" in knob for knob in lowered("layer_norm", 520)[1])
     assert max(n for n in SHORT_ROWS if f"most:{n}" in lowered("cross_entropy")[1]) == 1024
 
