@@ -166,7 +166,8 @@ class CopyExchange:
     def start(self, offer: Offer) -> None:
         given, shapes = [x.contiguous() for x in offer.tensors], offer.shapes
         room = max(sum(_room(k) for k in shapes(r)) for r in range(self.size))
-        self._memory = memory = _Shared.of(self.group, self.device, room * (self.size - 1), "ring")
+        room_of_all = room * (self.size - 1)
+        self._memory = memory = _Shared.of(self.group, self.device, room_of_all, _COUNTED)
 
         def slot(reader: int, owner: int) -> torch.Tensor:
             at = (owner - reader - 1) % self.size
@@ -330,6 +331,7 @@ class CopyGifts:
 FAILING = 1000  # milliseconds that an error may take to reach the host
 _FIRST = 1  # channel of signals; torch's barrier has 0
 _COUNTS = 3  # channel of counts
+_COUNTED = "ring"  # the use whose calls may count
 GROUP, GROUPS = 1 << 23, 8  # least bytes of lanes that are told at once, and how often at most
 
 
@@ -345,15 +347,17 @@ class _Shared:
     What ran before a graph is replayed nobody knows when it is captured: perhaps itself, or others,
     with a number of calls that is odd. So turns begin anew with the first call of each capture, all
     processes meet there, and what counts forget is set back before; the same for each call outside
-    of graphs, once there is one.
+    of graphs, once there is one. Where they have met in a capture for other memory, nothing is left
+    to wait for.
     """
 
     _known: ClassVar[dict[Any, list[_Shared]]] = {}
+    _met: ClassVar[dict[Any, int]] = {}  # the capture in which the processes of a group met last
 
-    def __init__(self, group: dist.ProcessGroup, device: torch.device, room: int):
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, room: int, use: str):
         import torch.distributed._symmetric_memory as symmetric
 
-        self.room = room
+        self.room, self._group, self._use = room, (group.group_name, device), use
         self._memory = symmetric.empty(2 * room, dtype=torch.uint8, device=device)
         with answering("sharing memory", group):
             self._handle = symmetric.rendezvous(self._memory, group)
@@ -370,7 +374,7 @@ class _Shared:
         kept = cls._known.setdefault((group.group_name, device, use), [])
         if not kept or kept[-1].room < room:  # smaller ones stay: others may be writing into them
             least = max(room, 2 * kept[-1].room if kept else 0)
-            kept.append(cls(group, device, -(-least // 2**20) * 2**20))
+            kept.append(cls(group, device, -(-least // 2**20) * 2**20, use))
         found = kept[-1]
         found._take_turn(capture_of(device))
         return found
@@ -381,12 +385,16 @@ class _Shared:
         self._capture, self._captured = capture, self._captured or capture > 0
         if not anew:
             return
-        pad, self._turn = self._handle.get_signal_pad(self.rank), 0
-        others = [source for source in range(self.size) if source != self.rank]
+        self._turn = 0
+        if capture and self._use != _COUNTED and self._met.get(self._group) == capture:
+            return
+        pad, others = self._handle.get_signal_pad(self.rank), range(self.size)
         self._write_words([
-            (pad, (_COUNTS + turn) * self.size + source, 0) for turn in (0, 1) for source in others
+            (pad, (_COUNTS + turn) * self.size + source, 0)
+            for turn in (0, 1) for source in others if source != self.rank
         ])  # fmt: skip
         self.barrier()
+        self._met[self._group] = capture
 
     def at(self, rank: int) -> torch.Tensor:
         """The bytes of this turn in a process's memory."""

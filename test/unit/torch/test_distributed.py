@@ -346,7 +346,7 @@ class SharedMemory:
     def __init__(self, size):
         self.barrier, self.change = threading.Barrier(size), threading.Condition()
         self.size = size
-        self.memory, self.made = {}, collections.Counter()
+        self.memory, self.made, self.met = {}, collections.Counter(), collections.Counter()
         self.pads = {}
 
     def empty(self, room, dtype, device):
@@ -386,6 +386,7 @@ class Handle:
         return self.of.pads[rank, self.number]
 
     def barrier(self, channel, timeout_ms):
+        self.of.met[self.rank] += 1
         self.of.barrier.wait(timeout_ms / 1000)
 
     def wait_signal(self, source, channel, timeout_ms):
@@ -534,6 +535,19 @@ def test_graphs_with_an_odd_number_of_calls(do, late, calls, monkeypatch):
     assert seen and all(seen)
 
 
+def meeting(group, seen):
+    for group.call in range(4):
+        for use in ("ring", "gifts", "gather"):
+            exchange._Shared.of(group, torch.device("cpu"), 64, use)
+    seen.append(group.of.met[group.rank()])
+
+
+def test_processes_meet_once_in_a_graph(monkeypatch):
+    """Whatever memory they share: graphs of two calls, and of three."""
+    assert with_threads(meeting, 2, None, monkeypatch, lambda call: 1 + call // 2) == [2, 2]
+    assert with_threads(meeting, 3, None, monkeypatch, lambda call: 1 + call // 3) == [2, 2, 2]
+
+
 @pytest.mark.parametrize("size, late", [(2, None), (2, 0), (2, 1), (3, 2)])
 def test_lanes_are_counted_behind_their_copies(size, late, monkeypatch):
     monkeypatch.setattr(exchange, "GROUP", 100)
@@ -561,6 +575,7 @@ def with_threads(do, size, late, monkeypatch, capture=lambda call: 0):
         torch.ops.symm_mem, "stream_write_value32_", memory.write, raising=False
     )
     monkeypatch.setattr(exchange._Shared, "_known", {})
+    monkeypatch.setattr(exchange._Shared, "_met", {})
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda x, stream: None)
     for name in ("current_stream", "Stream"):
         monkeypatch.setattr(torch.cuda, name, Stream)
