@@ -18,8 +18,9 @@ from neptune_mlir.errors import ArgumentError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.runtime.shards import ShardPlan
+from neptune_mlir.runtime.shards.common import adding, in_turns, zeroed
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
-from neptune_mlir.runtime.shards.plan import ALIGNED, MEETING, MET
+from neptune_mlir.runtime.shards.plan import ALIGNED, MEETING, MET, ShardArray
 
 if TYPE_CHECKING:
     from neptune_mlir.frontend.shard import ShardSplit
@@ -101,20 +102,46 @@ class ShardKernels:
         bundle = self.local.bundle if self.target != "cpu" else None
         images = bundle.facts.get("images", ()) if bundle else ()
         plans = [bundle.plan_of(i) for i in images if "when" not in i] if bundle else []
-        numbers = {n for plan in plans for n in _zeroed(plan).values()}
+        numbers = {n for plan in plans for n in zeroed(plan).values()}
         return tuple(p.name for n, p in enumerate(self.plan.parts) if n in numbers)
 
     @functools.cached_property
+    def in_common(self) -> tuple[ShardArray, ...]:
+        """What runs that add make alike (`runtime.shards.common`): results of `once`."""
+        return self._in_turns[2]
+
+    @property
+    def once(self) -> Kernel:
+        """Of the arguments of `local`, what is in common."""
+        return self._in_turns[0]
+
+    @property
     def adding(self) -> Kernel:
-        """`local`, but for the kernels that set parts to 0: to these it adds."""
-        bundle, images = self.local.bundle, []
-        for image in bundle.facts["images"]:
-            plan = bundle.plan_of(image)
-            if zeroed := _zeroed(plan):
-                rest = tuple(x for k, x in enumerate(plan.launches) if k not in zeroed)
-                images.append({**image, "plan": replace(plan, launches=rest).to_json()})
-        facts = {**bundle.facts, "images": images}
-        return Kernel.of_bundle(replace(bundle, facts=facts), self.plan.name)
+        """`local`, but for what sets parts to 0, to which it adds: it takes what is in common
+        behind its arguments."""
+        return self._in_turns[1]
+
+    @functools.cached_property
+    def _in_turns(self) -> tuple[Kernel, Kernel, tuple[ShardArray, ...]]:
+        bundle = self.local.bundle
+        images = [x for x in bundle.facts["images"] if zeroed(bundle.plan_of(x))]
+        found = [in_turns(bundle.plan_of(x), self.plan) for x in images]
+        if len({x.made for x in found}) > 1:  # which image a call takes, its caller does not know
+            found = [adding(bundle.plan_of(x)) for x in images]
+        once, each = [], []
+        for image, turns in zip(images, found, strict=True):
+            aligned = image.get("alignment", bundle.facts.get("alignment", ()))
+            more = [["argument", turns.places[n], unit] for kind, n, unit in aligned
+                    if kind == "buffer" and n in turns.places]  # fmt: skip
+            once.append({**image, "plan": turns.once.to_json(), "alignment": aligned})
+            each.append({**image, "plan": turns.each.to_json(), "alignment": [*aligned, *more]})
+        return self._of_images(once), self._of_images(each), found[0].made
+
+    def _of_images(self, images: list[dict[str, Any]]) -> Kernel:
+        """The local kernel with other plans."""
+        bundle = self.local.bundle
+        plan, facts = bundle.plan_of(images[0]), {**bundle.facts, "images": images}
+        return Kernel.of_bundle(replace(bundle, plan=plan, facts=facts), self.plan.name)
 
     def link(self, first: bool, last: bool) -> Kernel:
         """The kernel of a link of a chain over the last axis: `local` or, where it is not the
@@ -183,18 +210,6 @@ class ShardKernels:
             return Kernel.of_bundle(bundle, str(path))
 
         return cls(plan, make)
-
-
-def _zeroed(plan: Plan) -> dict[int, int]:
-    """The launches of a plan that have nothing but a result which a later one has as well, so set
-    it to 0: the number of that result."""
-    arrays = [{tuple(o[:2]) for o in launch.operands if o[0] in ("argument", "buffer")}
-              for launch in plan.launches]  # fmt: skip
-    results = [tuple(r) for r in plan.results]
-    return {
-        k: results.index(own.copy().pop()) for k, own in enumerate(arrays)
-        if len(own) == 1 and own <= {*results} and any(own <= x for x in arrays[k + 1 :])
-    }  # fmt: skip
 
 
 def _traded(plan: Plan) -> int:

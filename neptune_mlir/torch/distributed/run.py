@@ -153,6 +153,9 @@ class ShardCall:
         self.copies, self.gathers = kernel.transport == "copy", kernel.gathers
         self.meeting: tuple[int, ...] = ()  # with what a join's programs trade parts
         self._open: list[Open] = []
+        self._common: list[torch.Tensor] = []  # what runs that add have in common
+        self._gifts: Gifts | None = None
+        self._kept: list[torch.Tensor] = []  # parts of this process's own data, made here
         if schedule.devices != self.size:
             raise UsageError(f"a layout for {schedule.devices} of {self.size} processes")
         for axis, layout in schedule.layouts.items():
@@ -172,8 +175,11 @@ class ShardCall:
             self._along(results)
         else:
             alone = len(self.plan.axes) == 1
-            parts: Mapping[str, Slots] = self._alone(results) if alone else self._around()
-            for over in self.plan.joins:
+            parts: dict[str, Slots] = {**(self._alone(results) if alone else self._around())}
+            if self.traveling in self.plan.joins:  # these wait for nobody
+                self._join(self.traveling, parts, results)
+            for over in [a for a in self.plan.joins if a != self.traveling]:
+                parts |= self._given()
                 self._join(over, parts, results)
         for exchange in self._open:
             exchange.done()
@@ -365,8 +371,8 @@ class ShardCall:
         return made
 
     def _around(self) -> dict[str, Slots]:
-        """The parts that this process joins: its own runs' over the traveling axis, all processes'
-        over the other."""
+        """The parts over the traveling axis that this process joins; those over the other one are
+        on their way then (`_given`)."""
         schedule, rank = self.schedule, self.rank
         moving, exchange = self._moving, self.exchange()
         leaving = [p for p in self.plan.parts if p.over != self.traveling]
@@ -409,12 +415,20 @@ class ShardCall:
                     for x, axis in zip(gone, axes, strict=True)
                 ])  # fmt: skip
         self._compute(rank, self.arguments, parts | by_name(leaving, own), {}, late=True)
-        found: dict[str, Slots] = dict(parts)
-        if leaving:
-            every = [own if r == rank or gifts is None else gifts.take(r) for r in range(self.size)]
-            for k, p in enumerate(leaving):
-                found[p.name] = [slot for received in every for slot in received[k]]
-        return found
+        self._gifts, self._kept = gifts, own
+        return parts
+
+    def _given(self) -> dict[str, Slots]:
+        """The parts of all processes' runs that are of this one's data, which it waits for."""
+        leaving = [p for p in self.plan.parts if p.over != self.traveling]
+        every = [
+            self._kept if r == self.rank or self._gifts is None else self._gifts.take(r)
+            for r in range(self.size)
+        ]
+        return {
+            p.name: [slot for received in every for slot in received[k]]
+            for k, p in enumerate(leaving)
+        }
 
     def _compute(
         self, owner: int, data: Mapping[str, Any], parts: Mapping[str, torch.Tensor],
@@ -430,8 +444,24 @@ class ShardCall:
             out = [narrow(parts[p.name][run.slots[p.over]], p.axes, spans)
                    for p in self.plan.parts]  # fmt: skip
             out += [narrow(here[a.name], a.axes, spans) for a in self.plan.here]
-            kernel = self.kernels.adding if self.schedule.adds else self.kernels.local
-            call(kernel, [*arguments, *numbers.values()], out)
+            if not self.schedule.adds:
+                call(self.kernels.local, [*arguments, *numbers.values()], out)
+                continue
+            made = [narrow(x, a.axes, spans) for a, x in self._in_common(numbers)]
+            call(self.kernels.adding, [*arguments, *numbers.values(), *made], out)
+
+    def _in_common(self, numbers: Mapping[str, int]) -> list[tuple[ShardArray, torch.Tensor]]:
+        """What all runs with this process's rows take, made by the first of them (whose numbers do
+        not matter)."""
+        arrays = self.kernels.in_common
+        if arrays and not self._common:
+            self._common = [
+                torch.empty([self.extents[x] for x in a.axes or ()], dtype=DTYPES[a.dtype],
+                            device=self.device) for a in arrays
+            ]  # fmt: skip
+            given = [*self.arguments.values(), *numbers.values()]
+            call(self.kernels.once, given, self._common)
+        return list(zip(arrays, self._common, strict=True))
 
     # joins
 
