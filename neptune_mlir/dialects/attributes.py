@@ -64,7 +64,7 @@ IN_TWO = Attribute(
     "in_two", LISTS, "func.func",
     "arguments that calls may give as two arrays, one behind the other: argument, dimension",
     writers=("frontend.emit",),
-    readers=("codegen.nvidia.in_two", "transforms.tiling.lower_to_tiles"),
+    readers=("codegen.nvidia.in_two", "pipelines.lowering", "transforms.tiling.lower_to_tiles"),
 )  # fmt: skip
 MEETS = Attribute(
     "meets", NUMBERS, "func.func",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
-from neptune_mlir.dialects.attributes import CHIP, MERGED_ROWS, MULTIPLES, SPREADS
+from neptune_mlir.dialects.attributes import CHIP, IN_TWO, MERGED_ROWS, MULTIPLES, SPREADS
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.op_names import CORRECT, MAP, PRIVATE, REDUCE, STREAM
@@ -174,6 +174,9 @@ class Lowering:
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
         few, *_ = self.way.few.get(schedule, ("",))
         whole = self.alone and not self.is_product and self.length is not None
+        # of a device's rows, how long programs are is no matter of their number: those that end a
+        # triangle are all long
+        whole = whole and not any(IN_TWO.on(f.operation) for f in functions(self.module))
         self.few_sizes = tiles_of(*streams(self.module), few=1) if few and whole else ()
         self.few_tiles = few_tiles(self.module, few) if some and self.alone else ()
         self.visited = visited(self.module) if some and self.alone else None

@@ -12,6 +12,7 @@ from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
+from neptune_mlir.pipelines import lowering
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets import group_tiles, tuned
 from neptune_mlir.targets.chips import gpu_target
@@ -147,6 +148,17 @@ def test_what_goes_beyond_sizes_reaches_the_kernel():
     line = next(x for x in text.splitlines() if "neptune.tuned" in x)
     assert "neptune.turns" in line and "neptune.resident" not in line
     assert "slots = 3 : i64" in line and "skew = 0 : i64" in line
+
+
+@pytest.mark.parametrize("in_two", [{}, {"k": 2, "v": 2}])
+def test_rounds_of_a_device_s_rows_are_not_known(in_two, monkeypatch):
+    """Rows that end a triangle are all long, so fewer of them in a tile are no gain."""
+    asked = []
+    monkeypatch.setattr(lowering, "tiles_of", lambda stream, **k: asked.append(k) or ())
+    program = ops.attention(head_dim=64, causal=True, dtype="f16")
+    program.in_two = in_two
+    compiler.lower_text(Source.of(program).text, "attention", "sm_90a", None, "fused")
+    assert ({"few": 1} in asked) == (not in_two)
 
 
 @pytest.fixture
