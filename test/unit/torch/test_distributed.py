@@ -27,6 +27,7 @@ from neptune_mlir.torch import register, unregister  # noqa: E402
 from neptune_mlir.torch.distributed import exchange, trade  # noqa: E402
 from neptune_mlir.torch.distributed.kernels import ShardKernels  # noqa: E402
 from neptune_mlir.torch.distributed.together import TOGETHER, TogetherCall  # noqa: E402
+from support.adding import ROWS, Adding, row_sums, staying  # noqa: E402
 from support.processes import run  # noqa: E402
 
 LENGTH, DIM = 17, 4
@@ -239,33 +240,6 @@ def left_over(group):
         out = function(*(cut(x, pieces, group.rank()) for x in (q, k, v)))
     assert taken == [order.LeftOver(10, 2)]
     return worst([out], [cut(defined(q, k, v, d, False)[0], pieces, group.rank())])
-
-
-def staying(kernels):
-    return [p.name for p in kernels.plan.parts if p.over == kernels.plan.axes[-1]]
-
-
-ROWS = (plan.ShardArray("made0", "f32", ("b", "h", "i")),)
-
-
-def row_sums(kernels):
-    """What is in common to runs: q's sums along rows."""
-    return lambda q, *rest, out: out[0].copy_(q.sum(-1))
-
-
-class Adding:
-    """A kernel that adds to parts that stay, as those of GPUs do, and takes what is in common."""
-
-    def __init__(self, kernels):
-        self.kernels = kernels
-
-    def __call__(self, *arguments, out):
-        *arguments, sums = arguments
-        assert torch.equal(sums, arguments[0].sum(-1))
-        made = [torch.full_like(x, float("nan")) for x in out]
-        self.kernels.local(*arguments, out=made)
-        for p, x, to in zip(self.kernels.plan.parts, made, out, strict=True):
-            to.copy_(to + x if p.name in staying(self.kernels) else x)
 
 
 def gradients_at_once(group):
