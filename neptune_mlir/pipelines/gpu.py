@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from neptune_mlir.algebra.numerics.remembered import settle
 from neptune_mlir.codegen import llvm_child
@@ -118,9 +119,21 @@ def compile_images(
     return bundle
 
 
-def background(work: Callable[[], Any]) -> Callable[[], Any]:
-    """Start a thread; what it returns waits for the result, or raises what `work` raised."""
+_begun: WeakValueDictionary[Hashable, Future[Any]] = WeakValueDictionary()
+
+
+def background(work: Callable[[], Any], of: Hashable = None) -> Callable[[], Any]:
+    """Start a thread; what it returns waits for the result, or raises what `work` raised.
+
+    Args:
+        of: all that the result depends on. Who asks for the same while another still holds what
+            was returned gets that: images of a program are often of the same code.
+    """
+    if of is not None and (before := _begun.get(of)) is not None:
+        return before.result
     result: Future[Any] = Future()
+    if of is not None:
+        _begun[of] = result
     context = contextvars.copy_context()
 
     def run() -> None:

@@ -167,7 +167,8 @@ def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
             dump.write("sass", sass.disassembly(cubin.code), "sass")
         return cubin, sampled
 
-    assembled = gpu.background(assemble)
+    # (a dump numbers what each image writes)
+    assembled = gpu.background(assemble, None if dump else (text, chip.name))
 
     def finish() -> Compiled:
         cubin, sampled = assembled()
