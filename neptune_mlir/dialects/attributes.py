@@ -219,8 +219,13 @@ TUNED = Attribute(
 ONE_TILE = Mark(
     "one_tile", MARK, "neptune.stream, neptune.reduce",
     "a tile has all of the streamed axis in every call that the program is for",
-    writers=("transforms.schedule.like_tiles", "transforms.schedule.stream_tiles"),
+    writers=("transforms.schedule.like_tiles", "transforms.schedule.stream_tiles",
+             "transforms.tiling.lower_to_tiles"),
     readers=("transforms.schedule.like_tiles", "transforms.tiling.kernel"),
+)  # fmt: skip
+SHORTER = Attribute(
+    "shorter", NUMBERS, "neptune.stream", "up to which lengths it has kernels of one tile beside",
+    writers=("transforms.schedule.stream_tiles",), readers=("transforms.tiling.lower_to_tiles",),
 )  # fmt: skip
 LONGER = Attribute(
     "longer", NUMBERS, "neptune.stream",
@@ -229,8 +234,7 @@ LONGER = Attribute(
 )  # fmt: skip
 LONGER_FEW = Attribute(
     "longer_few", NUMBERS, "neptune.stream",
-    "a length from which on other tile sizes are better where a call has few rows, and up to how "
-    "many by multiprocessor there are such sizes",
+    "from which length on other sizes are better for few rows, and up to how many a multiprocessor",
     writers=("transforms.schedule.stream_tiles",), readers=("pipelines.long_streams",),
 )  # fmt: skip
 ALIGNABLE = Mark(

@@ -110,12 +110,14 @@ def _reshaped(tensor: Any, dim: int) -> Linear | None:
 
 
 def _started_with(tensor: Any) -> Any:
-    """What the result of a kernel is before the kernel writes it; another tensor itself."""
+    """What the result of a kernel is before it, or others of which only one runs, write it; another
+    tensor itself."""
     made = owner(tensor)
-    if made is None or made.name != "scf.forall":
-        return tensor
-    outputs = list(made.operands)[len(made.operands) - len(made.results) :]
-    return outputs[list(made.results).index(tensor)]
+    while made is not None and made.name == "scf.forall":
+        outputs = list(made.operands)[len(made.operands) - len(made.results) :]
+        tensor = outputs[list(made.results).index(tensor)]
+        made = owner(tensor)
+    return tensor
 
 
 def _extent(value: Any) -> tuple[Any, int] | None:

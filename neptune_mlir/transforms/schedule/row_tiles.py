@@ -16,7 +16,8 @@ Where only a call knows the length, kernels for several lengths stand side by si
 time: there a row that is read again has one tile, the last reads of which come from near caches,
 and a row that is read once has small tiles, so that many programs load while others compute. For
 rows of up to 3072 elements (of whole chunks: 2048) there are kernels beside these in which one tile
-has a whole row (SHORT_ROWS): no loops, one load, and masks. Of rows of up to SHORT_ROW
+has a whole row (SHORT_ROWS): no loops, one load, and masks. Beside products such kernels
+(PRODUCT_ROWS) stand in the same program (`neptune.shorter`). Of rows of up to SHORT_ROW
 elements lanes have some of their own, or few share one: a tile has as many as they have at once.
 Where the length is known, each of such rows that are read once is a warp's (WARP_ROWS): all of it
 is under way at once, and nothing is joined; with the masks of other lengths that was slower. Rows
@@ -40,6 +41,7 @@ from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.targets.resources import WARPS, row_lanes
 from neptune_mlir.targets.warp_groups import CHUNK
+from neptune_mlir.transforms.schedule.wishes import Wishes
 
 ROW = 4096  # elements of a tile of rows: 32 registers of each of 128 threads
 SHARED = 32  # elements of a tile of a row that all results share: then each thread has a result
@@ -50,9 +52,10 @@ LONG_ROW_TILES = ((8192, 1, 2 * ROW), *ROW_TILES)  # as LONGEST_TILES
 # the same for rows of whole chunks: those that are read again, and those that are read once
 AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (513, 1, 1024), (0, 4, 256))
 ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
-PART, PART_WARPS = 8 * ROW, 16  # of rows that it divides
+# The largest tile of rows; of tiles over half of it: more warps wait for each other more often
+PART, PART_WARPS = 8 * ROW, 16
 # without functions, and with few arrays beside the rows
-LONGEST_TILES = ((12289, 1, 16384), (8193, 1, 12288))
+LONGEST_TILES = ((PART + 1, 1, PART), (12289, 1, 16384), (8193, 1, 12288))
 FEW_ARRAYS = 2
 SHORT_ROW = 256  # elements of rows of which each thread has some, or what it shares with few
 NEVER, AGAIN, ALWAYS = range(3)  # which rows: none, those that are read again, all
@@ -93,6 +96,8 @@ LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 # it has up to twice as many
 FEW_ROW, FEW_FROM = (0, 16384, 8192), 8192
 PRODUCT_ROW = 1024  # rows that products sum over count as so long where only a call knows
+# Those of them that are read again have a kernel for up to so many elements each, and one for more
+PRODUCT_ROWS = 1024, ROW // 2, ROW
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -140,7 +145,7 @@ def row_tile(
         if not streamed:  # nothing is kept but a number for each row
             rows = max(rows, ROW // elements)
         return rows, min(most, elements) if most < ROW else elements, starts
-    if wide and streamed and extent <= SHORT_ROW:
+    if wide and streamed and _is_short(op, nests, axis, extent):
         return _short_rows(op, nests, axis, chip, extent), extent, ()
     if wide and streamed and is_of_warps(op, nests, axis):
         return 4 if extent <= FEW_ELEMENTS else 1, extent, ()  # programs begin no faster
@@ -193,13 +198,14 @@ def columns_beside(
 
 def _short_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
     """Rows of a tile that has all of each, up to `most` elements: of whole chunks as many as its
-    lanes have at once (`row_lanes`), of others twice as many."""
+    lanes have at once (`row_lanes`), of others, and of longer rows than SHORT_ROW, twice as many:
+    one is on its way while lanes sum up the other."""
     made = {nest.key for nest in nests}
     read = {r for nest in nests for r in nest.reads if axis in T.axes_of(r) and r.attr not in made}
     size = max((element_bytes(r.dtype) for r in read), default=1)
     chunk = BYTES // size if is_multiple(_extent(op, axis), BYTES // size) else 1
     lanes = row_lanes(gpu_target(chip), most, chunk)
-    return THREADS // lanes * (1 if chunk > 1 else 2)
+    return THREADS // lanes * (1 if chunk > 1 and most <= SHORT_ROW else 2)
 
 
 def row_warps(
@@ -210,10 +216,10 @@ def row_warps(
     if not (isinstance(op, N.StreamOp) and elements):
         return 0
     extent = op.domain[axis]
-    if elements in (extent, most) and elements <= SHORT_ROW:
+    if elements in (extent, most) and _is_short(op, nests, axis, elements):
         return WARPS
     if is_read_again(nests, axis):
-        return PART_WARPS if elements == PART < extent else 0
+        return PART_WARPS if 2 * elements > PART else 0
     return rows if is_of_warps(op, nests, axis) else 0
 
 
@@ -232,6 +238,13 @@ def is_single(tiles: Tiles) -> bool:
 def is_of_warps(op: Any, nests: Sequence[FusedNest], axis: int) -> bool:
     """Whether each row of a tile is a warp's."""
     return list(op.domain)[axis] in WARP_ROWS and _tiles(op, nests, axis) is ONCE_TILES
+
+
+def _is_short(op: Any, nests: Sequence[FusedNest], axis: int, elements: int) -> bool:
+    """Whether few lanes share a row of so many elements: one of known length that is read once, of
+    whole chunks, may be twice as long."""
+    once = op.domain[axis] == elements <= 2 * SHORT_ROW and _tiles(op, nests, axis) is ONCE_TILES
+    return elements <= SHORT_ROW or once
 
 
 def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
@@ -264,6 +277,18 @@ def _tiles(op: Any, nests: Sequence[FusedNest], axis: int) -> Tiles:
     if _has_functions(nests, axis) or len(arrays) > FEW_ARRAYS:
         return AGAIN_TILES
     return (*LONGEST_TILES, *AGAIN_TILES)
+
+
+def rows_beside(
+    nests: Sequence[FusedNest], axis: int, extent: int, wishes: Wishes
+) -> tuple[Sequence[int], int]:
+    """Of rows beside products up to which lengths kernels of their own have all of one in a tile,
+    and the least length that counts for the others (0: any)."""
+    if wishes.length or not wishes.beside_products:
+        return (), wishes.length
+    if extent == DYNAMIC and is_read_again(nests, axis):
+        return PRODUCT_ROWS, PRODUCT_ROWS[-1] + 1
+    return (), PRODUCT_ROW
 
 
 def is_read_again(nests: Sequence[FusedNest], axis: int) -> bool:

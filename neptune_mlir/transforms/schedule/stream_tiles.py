@@ -14,7 +14,7 @@ from typing import Any
 from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
 from neptune_mlir.analysis.tiles import multiple_of, note_choices
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import ALIGNABLE, LONGER, LONGER_FEW, ONE_TILE
+from neptune_mlir.dialects.attributes import ALIGNABLE, LONGER, LONGER_FEW, ONE_TILE, SHORTER
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
@@ -30,12 +30,12 @@ from neptune_mlir.transforms.schedule.product_axes import (
 )
 from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
-    PRODUCT_ROW,
     RowCalls,
     is_read_again,
     most_few,
     row_tile,
     row_warps,
+    rows_beside,
 )
 from neptune_mlir.transforms.schedule.tile_cuts import at_most
 from neptune_mlir.transforms.schedule.wishes import Wishes
@@ -65,7 +65,7 @@ def long_rows(
         return None
     axis = op.axis.value if streamed else along[0]
     axis = along[0] if along and axis not in along else axis  # of several that are reduced
-    length = wishes.length or (PRODUCT_ROW if wishes.beside_products else 0)
+    beside, length = rows_beside(nests, axis, op.domain[axis], wishes)
     few = wishes.few if wishes.length else 0
     asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
     rows, elements, starts = row_tile(op, nests, axis, chip_of(op), asked_for)
@@ -73,6 +73,8 @@ def long_rows(
         ONE_TILE.set(op.operation)
     if elements and streamed and is_read_again(nests, axis):
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
+    if elements and beside and streamed and axis == op.axis.value:
+        SHORTER.set(op.operation, beside)
     if warps := row_warps(op, nests, axis, rows, elements, wishes.most):
         note_choices(op.operation, {"warps": warps})
     if starts and axis == looped_axis(op, nests, True):

@@ -17,6 +17,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import elements, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import Linear, affine_part
+from neptune_mlir.analysis.tile_axes import extents_of
 from neptune_mlir.analysis.tiles import is_tensor, owner, tuned
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import (
@@ -26,6 +27,8 @@ from neptune_mlir.dialects.attributes import (
     IN_TWO,
     KERNEL,
     OF_MASK,
+    ONE_TILE,
+    SHORTER,
     TILE,
     TILE_FEW,
     TUNED,
@@ -88,25 +91,35 @@ def _ending(chunks: int) -> str:
 def _lower_op(op: Any, values: nests.Values, name: str) -> list[Any]:
     """Emit the foralls of an op; returns its results.
 
-    A join with sizes for few chunks (`neptune.tile_few`) gets kernels for these. All stand in the
-    plan, and only one of them has programs.
+    A join with sizes for few chunks (`neptune.tile_few`) gets kernels for these, a stream those for
+    short ones (`neptune.shorter`). All stand in the plan, and only one of them has programs.
     """
-    if not TILE_FEW.on(op):
+    if not (TILE_FEW.on(op) or SHORTER.on(op)):
         return _lower(read_kernel(op, values), values, name)
-    count, whole, least = op.operands[0], TILE.of(op), 0
+    joins, whole, least = TILE_FEW.on(op), TILE.of(op), 0
+    axis = 0 if joins else op.opview.axis.value
+    count = op.operands[0] if joins else extents_of(op.opview)[axis]
+    variants = TILE_FEW.find(op) or [[*whole[:axis], n, *whole[axis + 1 :]] for n in SHORTER.of(op)]
     results: list[Any] = []
-    for sizes in TILE_FEW.of(op):
-        if sizes[0] <= least:
-            continue  # wide rows leave room for fewer
+    for sizes in variants:
+        most = sizes[axis]
+        if most <= least or (most >= whole[axis] and not joins):
+            continue  # wide rows leave room for fewer, wide elements for shorter ones
         TILE.set(op, sizes)
-        op.operands[0] = ix.minimum(count, sizes[0])
+        if joins:
+            op.operands[0] = ix.minimum(count, most)
+        else:
+            ONE_TILE.set(op)
         results = _lower(
-            read_kernel(op, values), values, name + _ending(sizes[0]),
-            partial(_within, count, least, sizes[0]), results,
+            read_kernel(op, values), values, name + (_ending(most) if joins else f"_{most}"),
+            partial(_within, count, least, most), results,
         )  # fmt: skip
-        least = sizes[0]
+        least = most
     TILE.set(op, whole)
-    op.operands[0] = count
+    if joins:
+        op.operands[0] = count
+    elif results:
+        ONE_TILE.drop(op)
     return _lower(
         read_kernel(op, values), values, name,
         lambda bound: ix.where_less(least, count, bound, 0), results,

@@ -74,6 +74,21 @@ def test_rows_that_one_tile_has_all_of(name, knob, cols):
     assert len(loads) == 1
 
 
+def test_lanes_have_two_rows_that_are_read_once():
+    """Rows a little longer than short ones, of whole chunks: all of each at once."""
+    run = close("cross_entropy", "", 20, 320, known=True, dtype="bf16")
+    (launch,) = run.plan.launches
+    assert simulated_programs(run, launch, 20, 320) == 2 and "scf.for " not in run.assigned
+    loads = [line for line in run.assigned.splitlines() if "extract_slice %arg0" in line]
+    assert len(loads) == 1
+
+
+def test_more_warps_share_no_longer_row():
+    """Of a row of more elements than 16 warps have 1024 each, a warp has more."""
+    _, found = lowered("layer_norm", 21440, "bf16")
+    assert "warps = 16" in str(found[""].module)
+
+
 @pytest.mark.parametrize(("rows", "cols", "warps"), [(6, 1152, 4), (3, 2072, 1), (5, 600, 4)])
 def test_a_warp_has_a_row_that_is_read_once(rows, cols, warps):
     """Nothing is joined between warps, and what is one number a row is asked for with the row."""

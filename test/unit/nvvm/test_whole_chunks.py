@@ -93,3 +93,18 @@ def test_products(name, knob, rows):
     vectors = [f16(inner)] * (2 if name.startswith("layer") else 1)
     close(name, knob, f16(rows, inner), *vectors, f16(inner, out))
     assert kernel(name, knob)[1] == (knob != "rows:16")  # warps are specialised
+
+
+@pytest.mark.parametrize(("length", "tile"), [(136, 1024), (1032, 2048), (4104, 0)])
+def test_rows_beside_products_have_kernels_by_their_length(length, tile):
+    """One of them runs; up to a length its tile has all of a row."""
+    rows, out = 3, 8
+    close("layer_norm_matmul", "rows:16", f16(rows, length), *[f16(length)] * 2, f16(length, out))
+    run = kernel("layer_norm_matmul", "rows:16")[0]
+    shapes = [(rows, length), (length,), (length,), (length, out)]
+    norms = {
+        launch.kernel: evaluate(launch.grid[0], shapes, ())
+        for launch in run.plan.launches if "matmul_0" in launch.kernel
+    }  # fmt: skip
+    name = "layer_norm_matmul_0" + (f"_{tile}" if tile else "")
+    assert len(norms) == 4 and {k: n for k, n in norms.items() if n} == {name: rows}
