@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,8 +47,16 @@ class NestStep:
         return (self.key,)
 
     @property
+    def terms(self) -> list[Term]:
+        return [self.body]
+
+    @property
     def tensors(self) -> set[str]:
-        return {n.attr for n in leaves(self.body, "read")}
+        return _read(self.terms)
+
+    @property
+    def folded(self) -> set[int]:
+        return {k for k in range(len(self.extents)) if k not in self.axes}
 
     def run(self, domain: Domain, plan: tuple[int, int]) -> dict[str, Array]:
         value = evaluate(self.body, domain, {})
@@ -95,11 +103,18 @@ class StreamStep:
         return tuple(key for key, _, _ in self.outputs)
 
     @property
-    def tensors(self) -> set[str]:
+    def terms(self) -> list[Term]:
         terms = [r.body for r in self.solution.running]
         terms += [r.correction.h for r in self.solution.running if r.correction]
-        terms += [*self.solution.finals.values(), *(t for _, t, _ in self.outputs)]
-        return {n.attr for t in terms for n in leaves(t, "read")}
+        return [*terms, *self.solution.finals.values(), *(t for _, t, _ in self.outputs)]
+
+    @property
+    def tensors(self) -> set[str]:
+        return _read(self.terms)
+
+    @property
+    def folded(self) -> set[int]:
+        return {self.axis, *(k for r in self.solution.running for k in r.folded)}
 
     def run(self, domain: Domain, plan: tuple[int, int]) -> dict[str, Array]:
         finals = fused(self.solution, self.axis, domain, *plan)
@@ -110,6 +125,26 @@ class StreamStep:
 
 
 Step = NestStep | StreamStep
+
+
+def _read(terms: Sequence[Term]) -> set[str]:
+    return {n.attr for t in terms for n in leaves(t, "read")}
+
+
+def apart(steps: Sequence[Step], inputs: Collection[str]) -> dict[str, list[int]]:
+    """The dimensions of inputs along which each step does the same with every element: all that it
+    reads varies along the loop, and nothing is folded there. They may lie next to each other in
+    memory, as inputs of a batch do."""
+    alike: dict[str, set[int]] = {}
+    for step in steps:
+        reads = {n for t in step.terms for n in leaves(t, "read") if n.args}
+        loops = [[i.attr for i in n.args if i.op == "index"] for n in reads]
+        common = {k for k in range(len(step.extents)) if all(of.count(k) == 1 for of in loops)}
+        common -= step.folded
+        for n in reads:
+            dims = {d for d, i in enumerate(n.args) if i.op == "index" and i.attr in common}
+            alike[n.attr] = alike.get(n.attr, dims) & dims
+    return {key: sorted(alike.get(key, ())) for key in inputs}
 
 
 def _added_in_order(

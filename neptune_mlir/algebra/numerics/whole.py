@@ -37,7 +37,7 @@ from neptune_mlir.algebra.numerics.kept import Kept, keep_memory
 from neptune_mlir.algebra.numerics.orders import SIGNS
 from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.algebra.numerics.remembered import remembered
-from neptune_mlir.algebra.numerics.steps import IN_ORDER, NestStep, Step
+from neptune_mlir.algebra.numerics.steps import IN_ORDER, NestStep, Step, apart
 from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
@@ -405,6 +405,7 @@ class _Run:
             ROUNDED * fewest if self.digits else max(fewest, min(LONG, TIMES * POINTS // points))
         )
         self._shared = _shared(self.steps)
+        self._apart = apart(self.steps, self.program.inputs)
         self._positions: dict[Any, Array] = {}
 
     def prepare(self, many: Sequence[Sequence[Any]]) -> None:
@@ -427,7 +428,7 @@ class _Run:
     def _part(self, many: Sequence[Sequence[Any]]) -> list[Array]:
         """The same, of inputs of which all values are in the cache of a processor at once."""
         data = {
-            key: _inputs_last(stack.astype(self._type(key), copy=False))
+            key: _inputs_last(stack.astype(self._type(key), copy=False), self._apart[key])
             for key, stack in zip(self.program.inputs, stacked(many), strict=True)
         }
         kept = Kept(self._shared, self._positions)
@@ -449,10 +450,14 @@ class _Run:
         return self.known[id(arguments)][1]
 
 
-def _inputs_last(stack: Array) -> Array:
-    """The same array with what the first dimension counts next to each other in memory: loops of
-    programs are short, and NumPy is fast along long ones."""
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(stack, 0, -1)), -1, 0)
+def _inputs_last(stack: Array, apart: Sequence[int]) -> Array:
+    """The same array with what the first dimension counts next to each other in memory, and around
+    that dimensions of a single input that lie `apart`: loops of programs are short, and NumPy is
+    fast along long ones. (One input stays as it is: NumPy adds up in pairs what is innermost.)"""
+    of = [1 + d for d in apart if len(stack) > 1]
+    order = [*(k for k in range(1, stack.ndim) if k not in of), *of, 0]
+    places = sorted(range(stack.ndim), key=order.__getitem__)
+    return np.ascontiguousarray(stack.transpose(order)).transpose(places)
 
 
 def _shared(steps: Sequence[Step]) -> frozenset[Term]:
