@@ -60,6 +60,7 @@ def test_what_has_a_difference_in_common_goes_along():
     j = index(1)
     x, y, z = (read(name, index(0), j) for name in "xyz")
     dx, dy, dz = (make("sub", v, ref(m, index(0))) for v, m in zip((x, y, z), "abc", strict=True))
+    weight = make("exp", make("sub", x, ref("top", index(0))))
     chain = [
         *(Reduction(m, "add", v) for m, v in zip("abc", (x, y, z), strict=True)),
         Reduction("top", "max", x),
@@ -67,8 +68,8 @@ def test_what_has_a_difference_in_common_goes_along():
         Reduction("covariance", "add", make("mul", dx, dy)),
         Reduction("other", "add", make("abs", dy)),
         Reduction("apart", "add", make("mul", dz, dz)),
-        Reduction("weights", "add", make("exp", make("sub", x, ref("top", index(0))))),
-        Reduction("weighted", "add", make("mul", make("exp", make("sub", x, ref("top", index(0)))), y)),
+        Reduction("weights", "add", weight),
+        Reduction("weighted", "add", make("mul", weight, y)),
     ]  # fmt: skip
     assert taken_along(chain, "variance", 1) == {"covariance", "other"}
     assert taken_along(chain, "apart", 1) == set()
