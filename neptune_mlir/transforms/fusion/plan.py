@@ -34,6 +34,7 @@ from neptune_mlir.transforms.fast_paths import FUSED, missed
 from neptune_mlir.transforms.fusion.common_roundings import refuse_seen_rounded
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
 from neptune_mlir.transforms.fusion.region import contraction_operands
+from neptune_mlir.transforms.fusion.shared_differences import taken_along
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import remark
 
@@ -291,11 +292,7 @@ def _plan(
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:
             missed(program.nests[refused].location, FUSED, why)
-            others = set(group.running) - {refused}
-            excluded.setdefault(refused, set()).update(others)
-            for other in others:
-                excluded.setdefault(other, set()).add(refused)
-            if others:
+            if _keep_out(program, planned, refused, excluded):
                 seeds.append(seed)
             continue
         members = [*group.running, *group.finish]
@@ -314,6 +311,24 @@ def _plan(
                 "the work",
             )
     return plan
+
+
+def _keep_out(
+    program: NestProgram, planned: _Planned, refused: str, excluded: dict[str, set[str]]
+) -> bool:
+    """Exclude a reduction, and what goes with it, from the rest of its group; is there any?"""
+    group = planned.group
+    along = taken_along(planned.form.chain, refused, group.stream)
+    for key in sorted(along):
+        why = f"it has a difference in common with '{refused}', which is not fused"
+        missed(program.nests[key].location, FUSED, f"'{key}' is kept out: {why}")
+    out = {refused, *along}
+    others = set(group.running) - out
+    for key in out:
+        excluded.setdefault(key, set()).update(others)
+    for other in others:
+        excluded.setdefault(other, set()).update(out)
+    return bool(others)
 
 
 def _streams_alone(program: NestProgram, nest: Nest) -> bool:
