@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Code generators and assemblers as tools/golden.py sees them: what they are given, and results
-kept by content.
+that are no failures kept by content.
 
 A compiler of any commit calls them through `subprocess.run` (ptxas, LLVM in a child of Python, a
 linker) or `llvmlite`. These two are replaced while a program compiles: no module of the compiler
@@ -91,6 +91,8 @@ class Tools:
         with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
             return call.replay(pickle.loads(path.read_bytes()))
         done = run()
+        if done.returncode:  # perhaps the machine's fault, or that of a tree mended since
+            return done
         result = pickle.dumps(call.result(done))
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -425,7 +425,7 @@ INSTRUCTION = Attribute(
 SWAPPED = Mark(
     "swapped", MARK, "a matmul",
     "its factors change places: the result is computed transposed",
-    writers=("transforms.gpu.assign_layouts",),
+    writers=("transforms.gpu.layout_products",),
     readers=(
         "codegen.gpu.kernels", "codegen.nvidia.exchange", "transforms.hopper.interleave_factors",
         "transforms.hopper.run_on_products", "transforms.hopper.specialize_warps",
@@ -515,9 +515,9 @@ CONSUMERS = Attribute(
     readers=(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
-        "transforms.gpu.layout_stages", _HOLD, "transforms.hopper.interleave_factors",
-        "transforms.hopper.lazy_rescaling", "transforms.hopper.partition_warps",
-        "transforms.hopper.run_on_products",
+        "transforms.gpu.layout_products", "transforms.gpu.layout_stages", _HOLD,
+        "transforms.hopper.interleave_factors", "transforms.hopper.lazy_rescaling",
+        "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "transforms.hopper.sums_in_fragments", "tune.builder",
     ),

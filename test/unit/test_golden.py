@@ -114,6 +114,18 @@ def test_the_sources_of_a_tool_are_those_it_imports(golden, tmp_path):
     assert found() != first
 
 
+def test_failures_are_not_kept(golden, tmp_path):
+    import golden_tools
+
+    given, made = tmp_path / "given", tmp_path / "made"
+    given.write_text("import shutil, sys; shutil.copy(sys.argv[0], sys.argv[2])")
+    (tmp_path / "wrong").write_text("raise SystemExit(1)")
+    with golden_tools.Tools(tmp_path / "kept", ROOT).installed():
+        for name, kept in (("wrong", 0), ("given", 1)):
+            subprocess.run([sys.executable, str(tmp_path / name), "-o", str(made)], check=False)
+            assert len(list((tmp_path / "kept").glob("*"))) == kept
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the two kinds of CPU are x86's")
 def test_records_of_one_program(tmp_path, monkeypatch):
     def record(name, cpu):

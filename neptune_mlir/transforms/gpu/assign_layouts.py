@@ -27,22 +27,17 @@ import math
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout, Shared, WarpGrid
+from neptune_mlir.analysis.layouts import Layout, Shared
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
     element_bytes,
     element_of,
-    factor_type,
     foralls,
-    is_added,
     is_blank,
     is_tile,
     load_window,
-    nested,
     owner,
-    read_contraction,
-    read_generic,
     reduction_of,
     shape_of,
     tuned,
@@ -56,21 +51,19 @@ from neptune_mlir.dialects.attributes import (
     LAYOUT,
     LAYOUTS,
     STAGES,
-    SWAPPED,
     TARGET,
     VIA,
     WARPS,
 )
-from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
 from neptune_mlir.targets.chips import gpu_target
-from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
-from neptune_mlir.targets.resources import warps_of
-from neptune_mlir.transforms.fast_paths import IN_REGISTERS, MATRIX, missed
+from neptune_mlir.targets.gpu import GpuTarget
+from neptune_mlir.transforms.fast_paths import IN_REGISTERS, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
 from neptune_mlir.transforms.gpu import layout_work as work
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
+from neptune_mlir.transforms.gpu.layout_products import MatrixProducts
 from neptune_mlir.transforms.gpu.layout_stages import is_boxed, is_staged, stages_of
 from neptune_mlir.transforms.gpu.tolerance import mark_tolerant
 from neptune_mlir.transforms.registry import register
@@ -102,48 +95,21 @@ def assign_layouts(
             BLOCKS.set(forall, blocks)
 
 
-def matrix_products(forall: Any, target: str) -> list[work.MatrixProduct]:
-    """A kernel's products as warp groups have them, in program order (changes it as
-    `assign-layouts` does first)."""
-    slice_whole_arrays(forall)
-    round_factors(forall, bool(tuned(forall, "narrow", 1)))
-    found = _Assignment(forall, gpu_target(target), 1, 1, grouped=True)
-    return [
-        work.MatrixProduct(*sizes, g.op.block != found.body, is_added(g.result))
-        for g in found.generics
-        if (p := found.matrix.get(g.result)) and (sizes := (g.extents[p.m], g.extents[p.n]))
-    ]
-
-
 class _Assignment:
     """The layouts of one kernel."""
 
-    def __init__(
-        self, forall: Any, target: GpuTarget, warps: int, stages: int, grouped: bool = False
-    ):
-        """`grouped`: for warp groups, whether or not the kernel has consumers yet."""
-        self.forall = forall
-        self.grouped = grouped or CONSUMERS.on(forall)
-        self.target = target
+    def __init__(self, forall: Any, target: GpuTarget, warps: int, stages: int):
+        self.forall, self.target, self.stages = forall, target, stages
         self.body = forall.regions[0].blocks[0]
-        ops = list(nested(self.body))
-        self.generics = [read_generic(op) for op in ops if op.name == "linalg.generic"]
-        self.loops = [op for op in ops if op.name == "scf.for"]
-        self.precision = precision_of(forall.parent)
-        self.matrix: dict[Any, Contraction] = {}
-        self.instruction: dict[Any, MatrixInstruction] = {}
+        self.products = MatrixProducts(forall, target, warps)
+        self.generics, self.loops = self.products.generics, self.products.loops
+        self.matrix, self.instruction = self.products.matrix, self.products.instruction
         self.same: dict[Any, Any] = {}  # value -> representative: one layout for all
         self.known: dict[Any, Layout] = {}
         self.iteration: dict[Any, Layout] = {}
         self.via: dict[Any, str] = {}
         self.factors: set[Any] = set()  # made for an instruction, and what they are made from
         self.read_as: dict[Any, Layout] = {}  # loads that these are made from
-        self._find_matrix_products()
-        products = [g for g in self.generics if g.result in self.matrix]
-        self.rows = max(map(self._rows, products), default=0)
-        self.warps = warps or self._choose_warps()
-        self.stages = stages
-        self._choose_instructions()
 
     def run(self) -> None:
         self._unify_loops()
@@ -159,136 +125,14 @@ class _Assignment:
 
     # ---- matrix products
 
-    def _find_matrix_products(self) -> None:
-        for g in self.generics:
-            product = read_contraction(g)
-            if product is None:
-                continue
-            types = {factor_type(g, k) for k in (0, 1)}
-            known = self._instructions(types.pop()) if len(types) == 1 else ()
-            if not known or element_of(g.result) != "f32":
-                missed(g.op.location, MATRIX, "there is none for its types")
-                continue
-            # the computed factor stays in registers: it becomes the operand that accumulators can
-            loaded = [self.is_flexible(factors.unwidened(v)) for v in g.inputs]
-            computed = loaded[0] and not loaded[1]
-            across = self.grouped and all(loaded) and factors.lies_across(g, product)
-            if (computed or across) != (known[0].chain == "b"):
-                product = product.swapped()
-                SWAPPED.set(g.op)
-            if any(self._fits(g, product, i) for i in known):
-                self.matrix[g.result] = product
-            else:
-                sizes = [g.extents[d] for d in (product.m, product.n, product.k)]
-                missed(g.op.location, MATRIX, f"its tile of {sizes} does not fit {known[-1].name}")
-
-    def _instructions(self, dtype: str) -> tuple[MatrixInstruction, ...]:
-        return self.target.matrix_for(dtype, self.precision, self.grouped)
-
-    def _fits(self, g: Generic, p: Contraction, i: MatrixInstruction) -> bool:
-        m, n, k = (g.extents[d] for d in (p.m, p.n, p.k))
-        rows, row, columns, column = (m, i.m, n, i.n) if i.chain == "a" else (n, i.n, m, i.m)
-        few = rows < row  # the rest is padding
-        return (few or rows % row == 0) and columns % column == 0 and k % i.k == 0
-
-    def _choose_instructions(self) -> None:
-        """Of those that fit, the one that lets most warps have rows of their own and pads least;
-        several side by side where that makes neighbours of what a thread reads."""
-        for g in self.generics:
-            p = self.matrix.get(g.result)
-            if p is None:
-                continue
-            fitting = [i for i in self._instructions(factor_type(g, 0)) if self._fits(g, p, i)]
-            rows = self._rows(g)
-            self.instruction[g.result] = max(
-                fitting,
-                key=lambda i: (
-                    math.gcd(self.warps, self._pieces(g, p, i)[0]),
-                    -(-rows % (i.m if i.chain == "a" else i.n)),
-                ),
-            )
-            chosen = self.instruction[g.result].wide(self._side_by_side(g, p))
-            chosen = chosen.spread(self._apart(g, p))
-            if not self.grouped and self.is_flexible(g.inputs[p.a]):
-                chosen = chosen.along(factors.in_one_run(g, p, chosen))
-            elif self.grouped and factors.through_registers(g, p):
-                chosen = chosen.paired()
-            self.instruction[g.result] = chosen
-
-    def _side_by_side(self, g: Generic, p: Contraction) -> int:
-        """How many instructions along m take 16 bytes of a row of shared memory, where that row
-        runs along m and nothing transposes it on the way."""
-        i = self.instruction[g.result]
-        if self.target.swizzle or i.chain == "a" or g.maps[p.a].index(p.k) != 0:
-            return 1
-        pieces = self._pieces(g, p, i)[1] // self._warp_grid(g, p).m
-        size = element_bytes(element_of(g.inputs[p.a]))
-        fragment = len(L.fragment_offsets(i.a, "m", "k")) * size // 4
-        most = max((self._held_in(x) + self._loaded_words(x) for x in self.loops), default=0)
-        left = self.target.thread_registers - most // (self.warps * self.target.wave)
-        # fragments get an eighth of what accumulators and loads leave (transposing takes more)
-        spare = 1 << max(0, (left // 8 // fragment).bit_length() - 1)
-        return math.gcd(pieces, L.CHUNK // size, spare)
-
-    def _apart(self, g: Generic, p: Contraction) -> int:
-        """How many pieces along n take turns with columns: bytes that a thread reads at once."""
-        i, grid = self.instruction[g.result], self._warp_grid(g, p)
-        along = factors.byte_rows(g.inputs[p.b]) == g.maps[p.b].index(p.n)
-        pieces, rest = divmod(g.extents[p.n], i.n * grid.n)
-        fits = i.chain == "a" and grid.m == 1 and not rest
-        return math.gcd(pieces, L.CHUNK) if along and fits else 1
-
-    def _pieces(self, g: Generic, p: Contraction, i: MatrixInstruction) -> tuple[int, int]:
-        """Pieces along the rows (what an accumulator keeps as the next operand) and columns."""
-        m, n = max(1, g.extents[p.m] // i.m), max(1, g.extents[p.n] // i.n)
-        return (m, n) if i.chain == "a" else (n, m)
-
-    def _choose_warps(self) -> int:
-        """So that warps share no row: what one product makes is the next one's operand, and nothing
-        of a row has to be joined (`resources.warps_of`)."""
-        held = max(map(self._held_in, self.loops), default=0)
-        loaded = max(map(self._loaded_words, self.loops), default=0)
-        words, row = work.work_of(self.generics)
-        return warps_of(self.target, self.rows, words, held, loaded, row)
-
-    def _loaded_words(self, loop: Any) -> int:
-        return work.loaded_in(self.generics, self.matrix, loop, self.is_flexible)
-
-    def _held_in(self, loop: Any) -> int:
-        return work.held_in(self.generics, self.matrix, loop)
-
-    def _rows(self, g: Generic) -> int:
-        """Rows of a product: its extent along what an accumulator keeps as the next operand."""
-        p = self.matrix[g.result]
-        chain = self._instructions(factor_type(g, 0))[0].chain
-        return int(g.extents[p.m if chain == "a" else p.n])
-
-    def _warp_grid(self, g: Generic, p: Contraction) -> WarpGrid:
-        """As many warps along the rows as there are pieces for, the others along the columns."""
-        i = self.instruction[g.result]
-        rows, columns = self._pieces(g, p, i)
-        along, across = math.gcd(self.warps, rows), 1
-        while along * across * 2 <= self.warps and columns % (across * 2) == 0:
-            across *= 2
-        m, n = (along, across) if i.chain == "a" else (across, along)
-        return WarpGrid(m, n, self.warps)
-
     def _assign_matrix(self, g: Generic, p: Contraction) -> None:
-        grid, i = self._warp_grid(g, p), self.instruction[g.result]
+        grid, i = self.products.warp_grid(g, p), self.instruction[g.result]
         out = g.maps[-1]
         layout = L.accumulator(shape_of(g.result), out.index(p.m), out.index(p.n), grid, i)
         self._set(g.result, layout)
         self._set(g.init, layout)
         self.via[g.result] = "mma"
         self.iteration[g.result] = layout
-
-    def operand_layout(self, g: Generic, p: Contraction, which: str) -> Layout:
-        grid, i = self._warp_grid(g, p), self.instruction[g.result]
-        k = p.a if which == "a" else p.b
-        loops, shape = g.maps[k], shape_of(g.inputs[k])
-        if which == "a":
-            return L.operand_a(shape, loops.index(p.m), loops.index(p.k), grid, i)
-        return L.operand_b(shape, loops.index(p.n), loops.index(p.k), grid, i)
 
     # ---- values that share a layout
 
@@ -304,19 +148,12 @@ class _Assignment:
                 if is_tile(result, self.forall):
                     self.same[body.arguments[1 + k]] = self._find(result)
 
-    def is_flexible(self, value: Any) -> bool:
-        """A value that any user can have in any layout: a load, a constant tile, no value."""
-        op = owner(value)
-        if op is None:
-            return False
-        return is_blank(value) or load_window(value, self.forall) is not None
-
     def layout(self, value: Any) -> Layout | None:
         return self.known.get(self._find(value))
 
     def _set(self, value: Any, layout: Layout) -> bool:
         key = self._find(value)
-        if self.is_flexible(value) or key in self.known:
+        if self.products.is_flexible(value) or key in self.known:
             return False
         self.known[key] = layout
         return True
@@ -364,18 +201,19 @@ class _Assignment:
             p = self.matrix.get(g.result)
             if p is None:
                 continue
-            grid, chain = self._warp_grid(g, p), self.instruction[g.result].chain
+            grid, chain = self.products.warp_grid(g, p), self.instruction[g.result].chain
             for which in (chain, "b" if chain == "a" else "a"):
                 value = g.inputs[p.a if which == "a" else p.b]
                 alone = (grid.n if which == "a" else grid.m) == 1  # else several make the same
                 if not alone or value in self.read_as or is_blank(value):
                     continue
-                layout = self.operand_layout(g, p, which)
+                layout = self.products.operand_layout(g, p, which)
                 if self._set(value, layout):
                     self.factors.add(self._find(value))
                     return True
                 # (elsewhere registers are short: threads that share the rows otherwise hold fewer)
-                if which == chain and self.is_flexible(value) and "tma" in self.target.copies:
+                held = which == chain and self.products.is_flexible(value)
+                if held and "tma" in self.target.copies:
                     self.read_as[value] = layout
                     return True
         return False
@@ -428,9 +266,9 @@ class _Assignment:
         # what is read beside a tile (classes beside logits) has no say: the tile is loaded once
         most = [*(g.inputs[k] for k in self._full_rank(g)), *g.inputs, g.result][0]
         if loops := work.crossing_of(g, self.forall):
-            iteration = work.crossed(g, loops, self.target.wave, self.warps)
-        elif work.sums_vectors(g, self.target.wave * self.warps):
-            iteration = work.by_results(g, self.target.wave, self.warps)
+            iteration = work.crossed(g, loops, self.target.wave, self.products.warps)
+        elif work.sums_vectors(g, self.target.wave * self.products.warps):
+            iteration = work.by_results(g, self.target.wave, self.products.warps)
         else:
             iteration = self._blocked(g.extents, element_of(most), work.access_of(g, self.forall))
         if self._register_able(g, iteration):
@@ -452,10 +290,10 @@ class _Assignment:
         """`most`: elements that a thread has side by side. Where memory is accessed element by
         element, neighbours go to neighbouring threads: together they take whole sectors."""
         vector = min(most, L.CHUNK // element_bytes(dtype))
-        while vector > 1 and math.prod(shape) < vector * self.warps * self.target.wave:
+        while vector > 1 and math.prod(shape) < vector * self.products.warps * self.target.wave:
             vector //= 2
-        rows = work.of_rows(self.generics, shape, vector, self.target, self.warps)
-        return L.blocked(shape, self.target.wave, self.warps, vector, *rows)
+        rows = work.of_rows(self.generics, shape, vector, self.target, self.products.warps)
+        return L.blocked(shape, self.target.wave, self.products.warps, vector, *rows)
 
     # ---- conversions
 
@@ -463,7 +301,7 @@ class _Assignment:
         via = self.via[g.result]
         product = self.matrix.get(g.result)
         for k, value in enumerate(g.inputs):
-            if self.is_flexible(value) or not g.is_read(k):
+            if self.products.is_flexible(value) or not g.is_read(k):
                 continue
             held = self._made_in(value)
             if held is None:
@@ -473,7 +311,7 @@ class _Assignment:
                 )
             if product is not None:
                 which = "a" if k == product.a else "b"
-                needed: Layout = self.operand_layout(g, product, which)
+                needed: Layout = self.products.operand_layout(g, product, which)
                 if needed.sources(held, work.dims_of(held)) is None:
                     crosses = L.crossing(needed, held) is not None
                     to = needed if crosses else self._shared(value)
@@ -485,7 +323,7 @@ class _Assignment:
                 if needed.sources(held, work.dims_of(held)) is None:
                     self._copy(g.op, k, needed, "its user holds other elements in each thread")
         init = len(g.inputs)
-        held = None if self.is_flexible(g.init) else self._made_in(g.init)
+        held = None if self.products.is_flexible(g.init) else self._made_in(g.init)
         needed = self.result_layout(g)
         if held is not None and needed.sources(held, work.dims_of(held)) is None:
             self._copy(g.op, init, needed, "it is accumulated into elsewhere")
@@ -506,7 +344,7 @@ class _Assignment:
             assert needed is not None
             for op, position in ((loop, 3 + k), (terminator, k)):
                 value = op.operands[position]
-                held = None if self.is_flexible(value) else self._made_in(value)
+                held = None if self.products.is_flexible(value) else self._made_in(value)
                 if held is not None and needed.sources(held, work.dims_of(held)) is None:
                     self._copy(op, position, needed, "a loop carries it in another layout")
 
@@ -536,7 +374,7 @@ class _Assignment:
     # ---- results
 
     def _write(self) -> None:
-        WARPS.set(self.forall, self.warps)
+        WARPS.set(self.forall, self.products.warps)
         TARGET.set(self.forall, self.target.name)
         for g in self.generics:
             VIA.set(g.op, self.via[g.result])
@@ -548,7 +386,7 @@ class _Assignment:
         self._write_loads()
         held = max((self._registers(o.regions[0].blocks[0]) for o in self.loops), default=0)
         HELD.set(self.forall, held)
-        stages = stages_of(self.forall, self.target, self.loops, self.rows, self.stages)
+        stages = stages_of(self.forall, self.target, self.loops, self.products.rows, self.stages)
         for loop in self.loops:
             LAYOUTS.set(loop, [
                 str(self.layout(r)) if is_tile(r, self.forall) else "" for r in loop.results
@@ -582,7 +420,7 @@ class _Assignment:
         i = self.instruction[g.result]
         if k != (product.a if i.chain == "a" else product.b):
             return None  # all warps would keep the same
-        layout = self.operand_layout(g, product, i.chain)
+        layout = self.products.operand_layout(g, product, i.chain)
         size = element_bytes(element_of(value))
         return layout if layout.registers * size <= 4 * factors.room(self.target, i) else None
 
@@ -595,6 +433,6 @@ class _Assignment:
                 continue
             total += self.iteration[g.result].registers
             which = self.instruction[g.result].chain
-            if not self.is_flexible(g.inputs[product.a if which == "a" else product.b]):
-                total += self.operand_layout(g, product, which).registers // 2
+            if not self.products.is_flexible(g.inputs[product.a if which == "a" else product.b]):
+                total += self.products.operand_layout(g, product, which).registers // 2
         return total

@@ -79,7 +79,8 @@ from neptune_mlir.targets.warp_groups import (
     tile_bytes,
 )
 from neptune_mlir.transforms.fast_paths import SPECIALISED, missed
-from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts, matrix_products
+from neptune_mlir.transforms.gpu.assign_layouts import assign_layouts
+from neptune_mlir.transforms.gpu.layout_products import matrix_products
 from neptune_mlir.transforms.gpu.layout_work import MatrixProduct
 from neptune_mlir.transforms.hopper.tile_ends import window_ends
 from neptune_mlir.transforms.registry import collect_remarks, register
