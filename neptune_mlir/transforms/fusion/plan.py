@@ -24,6 +24,7 @@ from neptune_mlir.algebra.numerics.accept import (
 )
 from neptune_mlir.algebra.numerics.alike import digest
 from neptune_mlir.algebra.numerics.stress import Report
+from neptune_mlir.algebra.shared_differences import TOGETHER, keep_apart, taken_along
 from neptune_mlir.algebra.solver import Reduction, Solution, Unsolvable
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART, TESTED
@@ -34,7 +35,6 @@ from neptune_mlir.transforms.fast_paths import FUSED, missed
 from neptune_mlir.transforms.fusion.common_roundings import refuse_seen_rounded
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
 from neptune_mlir.transforms.fusion.region import contraction_operands
-from neptune_mlir.transforms.fusion.shared_differences import taken_along
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import remark
 
@@ -243,9 +243,7 @@ def _keep_apart(program: NestProgram, grouping: Grouping) -> None:
             continue
         missed(nest.location, FUSED, str(reason))
         related = grouping.needs.names(grouping.needs.of(key) | grouping.needs.on(key))
-        for other in related:
-            grouping.excluded.setdefault(key, set()).add(other)
-            grouping.excluded.setdefault(other, set()).add(key)
+        keep_apart(grouping.excluded, {key}, related)
 
 
 def _is_long(nest: Nest) -> bool:
@@ -292,7 +290,11 @@ def _plan(
             refused, why = reason.reduction, f"{reason.message}{advice}"
         if refused:
             missed(program.nests[refused].location, FUSED, why)
-            if _keep_out(program, planned, refused, excluded):
+            along = taken_along(planned.form.chain, refused, group.stream)
+            for key in sorted(along):
+                missed(program.nests[key].location, FUSED, f"'{key}': {TOGETHER} '{refused}'")
+            if others := group.running.keys() - along - {refused}:
+                keep_apart(excluded, along | {refused}, others)
                 seeds.append(seed)
             continue
         members = [*group.running, *group.finish]
@@ -311,24 +313,6 @@ def _plan(
                 "the work",
             )
     return plan
-
-
-def _keep_out(
-    program: NestProgram, planned: _Planned, refused: str, excluded: dict[str, set[str]]
-) -> bool:
-    """Exclude a reduction, and what goes with it, from the rest of its group; is there any?"""
-    group = planned.group
-    along = taken_along(planned.form.chain, refused, group.stream)
-    for key in sorted(along):
-        why = f"it has a difference in common with '{refused}', which is not fused"
-        missed(program.nests[key].location, FUSED, f"'{key}' is kept out: {why}")
-    out = {refused, *along}
-    others = set(group.running) - out
-    for key in out:
-        excluded.setdefault(key, set()).update(others)
-    for other in others:
-        excluded.setdefault(other, set()).update(out)
-    return bool(others)
 
 
 def _streams_alone(program: NestProgram, nest: Nest) -> bool:

@@ -12,10 +12,13 @@ that is not fused with its mean takes all others along.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.terms import Term, leaves, walk
+
+TOGETHER = "it has a difference in common with what is not fused:"
 
 
 def taken_along(chain: Sequence[Reduction], refused: str, axis: int) -> set[str]:
@@ -28,6 +31,15 @@ def taken_along(chain: Sequence[Reduction], refused: str, axis: int) -> set[str]
         found |= more
         known = known.union(*(of_each[name] for name in more))
     return found - {refused}
+
+
+def keep_apart(
+    excluded: dict[str, set[str]], some: Iterable[str], others: Iterable[str]
+) -> None:
+    """Note that none of some reductions is in one loop with any of the others."""
+    for one, other in product(some, others):
+        excluded.setdefault(one, set()).add(other)
+        excluded.setdefault(other, set()).add(one)
 
 
 def _differences(body: Term, sums: set[str], axis: int) -> set[Term]:

@@ -4,14 +4,13 @@
 import pytest
 
 from neptune_mlir.algebra.numerics.judge import judge
+from neptune_mlir.algebra.shared_differences import TOGETHER, taken_along
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import index, make, read, ref
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
-from neptune_mlir.transforms.fusion.shared_differences import taken_along
 from support.hostile_runs import cases_of, compiled, programs_of
 
-KEPT = "has a difference in common"
 DATA = {
     "sum": lambda x, r, u: x + r,
     "difference": lambda x, r, u: x - r,
@@ -53,7 +52,7 @@ def test_noise_is_the_same_in_moments_around_one_mean(data):
     shapes = [tuple(a.static for a in t.shape) for t in program.inputs.values()]
     (case,) = (c for c in cases_of(programs, shapes, names) if c.name == "r: magnitude 1e+30")
     assert all(c.ok for c in judge(programs, case.arguments))
-    assert any(KEPT in r for r in bundle.facts["remarks"])
+    assert any(TOGETHER in r for r in bundle.facts["remarks"])
 
 
 def test_what_has_a_difference_in_common_goes_along():
