@@ -430,7 +430,8 @@ class Conditions:
         * small ones: no more than the program for any call has, so nothing is loaded more often; or
           no more than multiprocessors, where that program leaves seven eighths of them idle. Of
           plain products they hold all rows;
-        * one row beside those that share its operand: fewer than the program for any call has.
+        * one row beside those that share its operand: fewer than the program for any call has, and
+          what the case says (beside merged rows a call has one row).
         """
         rows, larger = case.rows, self._cut.copy()
         self._cut[rows] = tiles
@@ -442,7 +443,8 @@ class Conditions:
                 return ["and", ["le", tiles, larger[2 * PORTABLE]], ["le", tiles, chip]]
             return ["le", ["mul", 4, tiles], chip]
         if rows == 1:
-            return ["lt", tiles, whole]
+            fewer: Expression = ["lt", tiles, whole]
+            return fewer if case.condition is None else ["and", case.condition, fewer]
         idle = ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]]
         some = ["or", ["le", tiles, whole], idle]
         if self._fastest is not None:

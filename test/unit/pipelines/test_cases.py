@@ -88,6 +88,17 @@ def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folde
         assert bool(evaluate(when, shapes, (), 132)) == wanted, knob
 
 
+@pytest.mark.parametrize(("queries", "wanted"), [(1, True), (2, False), (7, False)])
+def test_one_row_beside_merged_rows_is_for_calls_with_one(queries, wanted):
+    """With more, each row would load the stream by itself: 10 times for 10 queries."""
+    whole = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 128]), ()),))
+    fold = ["mul", ["dim", 0, 0], ["ceildiv", ["dim", 0, 1], 8]]
+    one = Launch("f_0", (8, fold, ["dim", 0, 2]), ())
+    variant = replace(PLAN, launches=(one, Launch("f_1", (HEADS,), ())))
+    case = cases.Case("rows:1", ["le", ["dim", 0, 2], 1], schedule="private")
+    when = cases.Conditions(whole).of(case, variant)
+    assert bool(evaluate(when, [(16, 64, queries, 128)], (), 132)) == wanted
+
 
 def test_a_call_with_few_rows_has_code_of_its_own():
     rng = np.random.default_rng(0)
