@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics.accuracy import FURTHEST
+from neptune_mlir.algebra.numerics.at_once import stacked
 from neptune_mlir.algebra.numerics.comparison import Comparison
 from neptune_mlir.algebra.numerics.floats import EPSILON, Array
 from neptune_mlir.algebra.numerics.moves import WIGGLES, Move, alike, jitter, moved_together, wiggle
@@ -384,7 +385,7 @@ def _run(
 ) -> Asking[None]:  # fmt: skip
     """Compare the results of several runs, with numbers from `first` on."""
     yield [(many, [programs.fused, programs.exact]), *_in_orders(programs, many, first)]
-    stacks = [np.stack([np.asarray(a) for a in of_each]) for of_each in zip(*many, strict=True)]
+    stacks = stacked(many)
     finite = all(np.isfinite(stack).all() for stack in stacks)
     runs = []
     far = zip(*far_from_one(stacks, programs.arguments), strict=True)
@@ -414,16 +415,16 @@ def _compare(
 ) -> None:  # fmt: skip
     """Add runs of one form to the comparison of result `k`."""
     first, exact = runs[0], programs.exact
-    fused, unfused, right = (np.stack([one.results[p][k] for one in runs]) for p in range(3))
+    fused, unfused, right = (np.array([one.results[p][k] for one in runs]) for p in range(3))
     replaced = [
-        np.stack([exact(of_one)[k] for of_one in several])
+        np.array([exact(of_one)[k] for of_one in several])
         for several in zip(*(one.summed or () for one in runs), strict=True)
     ]
     beyond = [
-        np.stack([one.asked[j](one.arguments)[k] for one in runs])
+        np.array([one.asked[j](one.arguments)[k] for one in runs])
         for j in range(len(first.asked))
     ]
-    limit = np.stack([exact(one.limit)[k] for one in runs]) if first.limit is not None else None
+    limit = np.array([exact(one.limit)[k] for one in runs]) if first.limit is not None else None
     comparison.loose = first.summed is not None
     comparison.together, comparison.beyond = first.far
     of_near, of_unequal, of_jitters, of_shifted = (

@@ -45,7 +45,7 @@ def moved_together(
             if move.shape is not None:
                 of_move.append(move.draw(generator, move.shape))
     stacks = [
-        None if move.shape is None or not times else move.moved(np.stack(of_move))
+        None if move.shape is None or not times else move.moved(np.array(of_move))
         for move, of_move in zip(moves, drawn, strict=True)
     ]
     return [

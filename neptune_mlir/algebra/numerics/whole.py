@@ -418,7 +418,7 @@ class _Run:
             return []
         if all(id(arguments) in self.known for arguments in many):
             kept = [self.known[id(arguments)][1] for arguments in many]
-            return [np.stack(of_each) for of_each in zip(*kept, strict=True)]
+            return stacked(kept)
         parts = [self._part(many[k : k + self._most]) for k in range(0, len(many), self._most)]
         results = [np.concatenate(of_each) for of_each in zip(*parts, strict=True)]
         for k, arguments in enumerate(many):
