@@ -60,6 +60,10 @@ BUFFER = Attribute(
     "the buffer of the torch program that the result is the new value of",
     writers=("frontend.from_torch",), readers=(),
 )  # fmt: skip
+UNSIGNED = Attribute(
+    "unsigned", NUMBERS, "func.func", "results that are unsigned: types of linalg do not say it",
+    writers=("driver.foreign", "frontend.from_torch"), readers=("transforms.tiling.host_plan",),
+)  # fmt: skip
 IN_TWO = Attribute(
     "in_two", LISTS, "func.func",
     "arguments that calls may give as two arrays, one behind the other: argument, dimension",
