@@ -31,23 +31,19 @@ from neptune_mlir.dialects.attribute_types import (
 # ---- programs
 
 PRECISION = Attribute(
-    "precision", TEXT, "func.func",
-    "what the operands of products may be rounded to",
+    "precision", TEXT, "func.func", "what the operands of products may be rounded to",
     writers=("driver.compiler",), readers=("dialects.program",),
 )  # fmt: skip
 NUMERICS = Attribute(
-    "numerics", TEXT, "func.func",
-    "which fused forms are good enough (`algebra/rules.py`)",
+    "numerics", TEXT, "func.func", "which fused forms are good enough (`algebra/rules.py`)",
     writers=("driver.compiler",), readers=("dialects.program",),
 )  # fmt: skip
 DERIVED = Attribute(
-    "derived", TEXTS, "func.func",
-    "how the function was derived from another one",
+    "derived", TEXTS, "func.func", "how the function was derived from another one",
     writers=("frontend.emit",), readers=("driver.explain", "driver.page.proofs"),
 )  # fmt: skip
 CHIP = Attribute(
-    "chip", TEXT, "builtin.module",
-    "the target that the program is compiled for",
+    "chip", TEXT, "builtin.module", "the target that the program is compiled for",
     writers=("pipelines.lowering",),
     readers=(
         "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.tiling.lower_to_tiles",
@@ -59,6 +55,10 @@ BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",
     "the buffer of the torch program that the result is the new value of",
     writers=("frontend.from_torch",), readers=(),
+)  # fmt: skip
+UNSIGNED = Attribute(
+    "unsigned", NUMBERS, "func.func", "results that are unsigned: types of linalg do not say it",
+    writers=("driver.foreign", "frontend.from_torch"), readers=("transforms.tiling.host_plan",),
 )  # fmt: skip
 IN_TWO = Attribute(
     "in_two", LISTS, "func.func",

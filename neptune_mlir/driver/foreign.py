@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from neptune_mlir.dialects.attributes import UNSIGNED
 from neptune_mlir.driver import torch_mlir_opt, torch_views
 from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
@@ -33,6 +34,8 @@ _ODD = re.compile(
     r"|\bchlo\.top_k\b"
     r"|\btensor<(\d+x)*0x"
 )
+# a function's line: its name, its results, what may follow them
+_FUNCTION = re.compile(r"^ *func\.func .*?@([\w.$-]+)\(.* -> (.*?)( attributes \{.*\})? \{$", re.M)
 _LENGTH = re.compile(r"vtensor<\[[\d,]*\?")
 ONNX_TO_TORCH = "func.func(convert-torch-onnx-to-torch)"
 DEPTH = 4  # how often operators may be replaced by their definitions, which have such, too
@@ -75,13 +78,34 @@ def from_text(text: str, name: str) -> str:
             from neptune_mlir.driver.straight_code import straightened
 
             text = straightened(text, name, _register)
+        given = text
         text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
         if left := re.search(r"\bstablehlo\.\w+", text):  # patterns take CHLO
             raise InputError(
                 f"'{left[0]}' has no lowering to linalg", loc=_place(text, left.end(), name),
                 hint="keep it out of the program: compile what stands before and after it",
             )  # fmt: skip
+        text = _with_signs(text, given)
     return text
+
+
+def _with_signs(text: str, given: str) -> str:
+    """A program in linalg that says which results were unsigned as it was `given`."""
+    unsigned = {
+        found[1]: [k for k, kind in enumerate(re.findall(r"tensor<([^>]*)>", found[2]))
+                   if re.search(r"(^|[x,])ui\d+$", kind)]
+        for found in _FUNCTION.finditer(given)
+    }  # fmt: skip
+
+    def line(found: re.Match[str]) -> str:
+        if not (of := unsigned.get(found[1])):
+            return found[0]
+        entry = f"{UNSIGNED} = array<i64: {', '.join(map(str, of))}>"
+        if found[3]:
+            return f"{found[0].removesuffix('} {')}, {entry}}} {{"
+        return f"{found[0].removesuffix('{')}attributes {{{entry}}} {{"
+
+    return _FUNCTION.sub(line, text) if any(unsigned.values()) else text
 
 
 def _place(text: str, at: int, name: str) -> str:
@@ -160,8 +184,9 @@ def from_onnx(path: Path) -> str:
     for _ in range(DEPTH):
         text = _imported(model, path)
         try:
-            lengths = bool(_LENGTH.search(text))
+            given, lengths = text, bool(_LENGTH.search(text))
             text = torch_views.to_linalg(text, ONNX, str(path), lengths=lengths)
+            text = _with_signs(text, given)
             return straightened(text, str(path)) if "scf.for" in text else text
         except InputError as error:
             problem = problem or error  # that of the model as it was given

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from neptune_mlir.dialects.attributes import BUFFER
+from neptune_mlir.dialects.attributes import BUFFER, UNSIGNED
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.driver import torch_mlir_opt, torch_views
@@ -77,7 +77,7 @@ def from_torch(
     imported.operation.write_bytecode(bytecode)
     text = _lowered(torch, exported, bytecode.getvalue())
     module = parse(text, source="<torch>")
-    _name_results(module, exported, name)
+    _describe_results(module, exported, name)
     if raised:
         from neptune_mlir import passes
 
@@ -127,13 +127,18 @@ def _lowered(torch: Any, exported: Any, program: bytes) -> str:
         raise InputError(said, loc=place, hint=error.hint) from None
 
 
-def _name_results(module: Any, exported: Any, name: str) -> None:
-    """Say which results are new values of buffers."""
+def _describe_results(module: Any, exported: Any, name: str) -> None:
+    """Say which results are unsigned, and which are new values of buffers."""
     signature = exported.graph_signature
+    given = exported.graph.output_node().args[0]
+    types = [v.meta["val"].dtype if hasattr(v, "meta") else None for v in given]
+    unsigned = [k for k, t in enumerate(types) if str(t).startswith("torch.uint")]
+    (function,) = (f for f in functions(module) if f.sym_name.value == name)
+    if unsigned:
+        UNSIGNED.set(function.operation, unsigned)
     buffers = [_written(spec.arg.name, signature) for spec in signature.output_specs]
     if not any(buffers):
         return
-    (function,) = (f for f in functions(module) if f.sym_name.value == name)
     with module.context:
         named = [ir.DictAttr.get(BUFFER.entry(b) if b else {}) for b in buffers]
         function.operation.attributes["res_attrs"] = ir.ArrayAttr.get(named)

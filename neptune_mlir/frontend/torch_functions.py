@@ -15,6 +15,8 @@ def instead(torch: Any) -> Any:
     ours: dict[Any, Callable[..., Any]] = {
         torch.nn.functional.gaussian_nll_loss: _gaussian_likelihood,
         torch.narrow: _narrow, torch.Tensor.narrow: _narrow,
+        torch.cov: _covariance, torch.Tensor.cov: _covariance,
+        torch.corrcoef: _correlation, torch.Tensor.corrcoef: _correlation,
     }  # fmt: skip
 
     class Instead(torch.overrides.TorchFunctionMode):
@@ -50,3 +52,26 @@ def _narrow(torch: Any, input: Any, dim: int, start: Any, length: int) -> Any:
         return NotImplemented
     start = torch.where(start < 0, start + input.shape[dim], start)
     return input.index_select(dim, start + torch.arange(length, device=input.device))
+
+
+def _covariance(
+    torch: Any, input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None
+) -> Any:
+    """Of observations without weights, which nobody looks through for one of another kind."""
+    plain = fweights is None and aweights is None and input.is_floating_point()
+    if not plain or not 0 < input.dim() <= 2:
+        return NotImplemented
+    rows = input if input.dim() == 2 else input.unsqueeze(0)
+    apart = rows - rows.mean(1, keepdim=True)
+    freedom = torch.full_like(apart[:1, :1], max(0, rows.shape[1] - correction))
+    return (apart @ apart.T / freedom).squeeze()
+
+
+def _correlation(torch: Any, input: Any) -> Any:
+    found = _covariance(torch, input)
+    if found is NotImplemented:
+        return found
+    if not found.dim():
+        return found / found
+    deviation = found.diagonal().sqrt()
+    return (found / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)

@@ -81,10 +81,11 @@ def check_array(array: ArrayView, wanted: Argument) -> ArrayView:
 
 
 def _same_type(given: str, wanted: str) -> bool:
-    """MLIR integers have no sign; libraries without bf16 or e4m3 hold them as their bits."""
+    """What kernels compute on has no sign, only what a caller sees of a result has one; libraries
+    without bf16 or e4m3 hold them as their bits."""
     if (given, wanted) in (("ui16", "bf16"), ("ui8", "f8E4M3FN")):
         return True
-    given = given.removeprefix("u")
+    given, wanted = given.removeprefix("u"), wanted.removeprefix("u")
     return given == wanted or (given, wanted) == ("i64", "index")
 
 

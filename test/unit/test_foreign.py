@@ -151,3 +151,20 @@ def test_onnx_that_is_none(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(ToolError, match="needs 'onnx'"):
         foreign.program_text(path)
+
+
+@pytest.mark.parametrize("attributes", ["", "attributes {a.b = {c = 1 : i64}} "])
+def test_unsigned_results_of_stablehlo(attributes):
+    results = '(tensor<4xi32> {a.b = "c"}, tensor<4xui8>)'
+    kernel = neptune_mlir.compile(f"""\
+func.func public @main(%x: tensor<4xi32>) -> {results} {attributes}{{
+  %y = stablehlo.add %x, %x : tensor<4xi32>
+  %z = stablehlo.convert %y : (tensor<4xi32>) -> tensor<4xui8>
+  return %y, %z : tensor<4xi32>, tensor<4xui8>
+}}""")
+    wide, bytes_ = kernel(np.array([1, 100, 120, 7], np.int32))
+    assert (wide.dtype, bytes_.dtype) == (np.int32, np.uint8)
+    np.testing.assert_array_equal(bytes_, [2, 200, 240, 14])
+    out = np.zeros(4, np.int32), np.zeros(4, np.uint8)
+    kernel(np.array([1, 100, 120, 7], np.int32), out=out)
+    np.testing.assert_array_equal(out[1], [2, 200, 240, 14])

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL, OF_MASK, STORED
+from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL, OF_MASK, STORED, UNSIGNED
 from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.dialects.program import defining_op
@@ -139,9 +140,19 @@ class HostReader:
         return Plan(
             self.function.name.value, tuple(self.arguments),
             (*self._equalities(), *((a, b) for a, b in self.asserted)),
-            tuple(self.buffers), tuple(self.launches), self.results,
+            self._seen_buffers(), tuple(self.launches), self.results,
             constants=tuple(self.constants_held),
         )  # fmt: skip
+
+    def _seen_buffers(self) -> tuple[Buffer, ...]:
+        """The arrays of a call: where all results in one are unsigned, it is for the caller."""
+        unsigned = UNSIGNED.find(self.function.operation, ())
+        signed = {tuple(r) for k, r in enumerate(self.results) if k not in unsigned}
+        seen = {tuple(self.results[k]) for k in unsigned} - signed
+        return tuple(
+            replace(buffer, dtype=f"u{buffer.dtype}") if ("buffer", k) in seen else buffer
+            for k, buffer in enumerate(self.buffers)
+        )
 
     def _equalities(self) -> tuple[tuple[Any, Any], ...]:
         """What `equal-extents` found: groups of argument, dimension and factor."""

@@ -317,3 +317,25 @@ def test_long_recurrences_are_refused_by_name(kind):
         from_torch(lambda x: layers(x)[0], (torch.randn(1, 100, 2),), raised=False)
     assert f"torch.aten.{kind.__name__.lower()}.input" in caught.value.message and caught.value.loc
     from_torch(lambda x: layers(x)[0], (torch.randn(1, 2, 2),), raised=False)
+
+
+def test_unsigned_results():
+    """Bytes above 127 come back as what they are; signed ones beside them as well."""
+    given = torch.tensor([[1, 100, 120, 7]], dtype=torch.int32)
+
+    def program(x):
+        return (x * 2).to(torch.uint8), (x + 1).to(torch.int8)
+
+    for got, want in zip(run(program, given), program(given), strict=True):
+        assert got.dtype == want.numpy().dtype
+        np.testing.assert_array_equal(got, want.numpy())
+
+
+def test_covariance():
+    """torch looks whether there are weights, which torch.export refuses."""
+
+    def program(x):
+        return torch.cov(x), x[0].cov(correction=0), torch.corrcoef(x.T)
+
+    for got, want in zip(run(program, X), program(X.double()), strict=True):
+        np.testing.assert_allclose(got, want.numpy(), atol=1e-6)
