@@ -41,8 +41,7 @@ def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | None:
     if not (kernel.resident or kernel.blocks > 1) or len(kernel.bounds) < 2:
         return None
     *_, other, last = list(kernel.body.arguments)[: len(kernel.bounds)]
-    loops = [op.operation for op in kernel.producer.operations if op.operation.name == "scf.for"]
-    if any(depends_on(v, last, kernel.forall) for loop in loops for v in list(loop.operands)[:2]):
+    if lengths_differ(kernel):
         return LongestFirst(kernel, runs_upwards(kernel.forall, last) and not kernel.in_two)
     loads = [
         [any(depends_on(v, variable, kernel.forall) for v in offsets if not isinstance(v, int))
@@ -50,6 +49,15 @@ def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | None:
         for offsets in streamed_offsets(kernel.forall, kernel.producer)
     ]  # fmt: skip
     return Panels(kernel) if [True, False] in loads and [False, True] in loads else None
+
+
+def lengths_differ(kernel: SpecializedWriter) -> bool:
+    """Whether a loop of a program is as long as the last variable of the grid says."""
+    last = list(kernel.body.arguments)[len(kernel.bounds) - 1]
+    loops = [op.operation for op in kernel.producer.operations if op.operation.name == "scf.for"]
+    return any(
+        depends_on(v, last, kernel.forall) for loop in loops for v in list(loop.operands)[:2]
+    )
 
 
 class LongestFirst:

@@ -19,7 +19,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.runtime.shards import ShardPlan
 from neptune_mlir.runtime.shards.common import adding, in_turns, zeroed
-from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_give, can_take
 from neptune_mlir.runtime.shards.plan import ALIGNED, MEETING, MET, ShardArray
 
 if TYPE_CHECKING:
@@ -82,6 +82,13 @@ class ShardKernels:
         bundle = self.whole.bundle
         images = bundle.facts.get("images", ())
         return any(can_take(bundle.plan_of(i), places, ALIGNED) for i in images if "when" not in i)
+
+    @functools.cached_property
+    def gives(self) -> bool:
+        """Whether `whole` can send to the other device while it runs."""
+        bundle = self.whole.bundle
+        plans = [bundle.plan_of(x) for x in bundle.facts.get("images", ())]
+        return bool(plans) and all(map(can_give, plans))
 
     @functools.cached_property
     def rows(self) -> int:

@@ -259,8 +259,9 @@ class ShardCall:
         return [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
 
     def exchange(
-        self, counted: bool = False, step: Callable[[int], int] = lambda reader: 0
-    ) -> Exchange:
+        self, counted: bool = False, step: Callable[[int], int] = lambda reader: 0,
+        given: bool = False,
+    ) -> Exchange:  # fmt: skip
         """What brings them, which are on their way then (see `Offer`)."""
         moving = self._moving
         exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
@@ -273,7 +274,7 @@ class ShardCall:
         exchange.start(Offer(
             [self.arguments[a.name] for a in moving],
             [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
-            counted, step,
+            counted, step, given,
         ))  # fmt: skip
         return exchange
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neptune_mlir.runtime.shards.gift import Gift
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo
 from neptune_mlir.runtime.shards.layout import Piece
 from neptune_mlir.runtime.shards.order import LeftOver
@@ -32,7 +33,7 @@ class _Coming:
     Attributes:
         dims: of each argument that travels, by name, where it does.
         own, theirs: its tensors, by name.
-        word, timeout, step, last: see `ArraysInTwo`.
+        word, timeout, step, last, gift: see `ArraysInTwo`.
     """
 
     found: Together
@@ -44,6 +45,7 @@ class _Coming:
     timeout: int = 0
     step: int = 0
     last: int = 0
+    gift: Gift | None = None
 
     def of(self, name: str, span: Piece) -> Any:
         """Positions of an argument, of both one behind the other."""
@@ -59,8 +61,9 @@ class _Coming:
         if not self.copies:
             return torch.cat(pair, dim)
         return ArraysInTwo(
-            pair, dim, int(self.found.own_first), self.word, self.timeout, self.step, self.last
-        )
+            pair, dim, int(self.found.own_first), self.word, self.timeout, self.step, self.last,
+            self.gift,
+        )  # fmt: skip
 
 
 class TogetherCall:
@@ -84,7 +87,7 @@ class TogetherCall:
         other one's have come."""
         call_, plan, found = self.call, self.plan, self.schedule.together(self.rank)
         assert found is not None
-        exchange = call_.exchange(call_.copies, self.step_at_once)
+        exchange = call_.exchange(call_.copies, self.step_at_once, self._gives(found))
         call_.make(self.traveling, results)
         made = {r.name: r.axes for r in plan.joins[self.traveling].results}
         # where all programs that wait run at once, those that wait for nobody are first, and they
@@ -125,9 +128,16 @@ class TogetherCall:
                   for (name, dim), x in zip(dims.items(), got, strict=True)}  # fmt: skip
         own = {name: self.call.arguments[name] for name in dims}
         made = _Coming(found, dims, own, theirs, self.call.copies, word, timeout)
+        made.gift = exchange.gift if isinstance(exchange, CopyExchange) else None
         made.step = self.step_at_once(self.rank)
         made.last = 0 if made.step else self._last_lanes(list(theirs.values()))
         return made
+
+    def _gives(self, found: Together) -> bool:
+        """Whether the run of a process sends what the other one waits for: it is the only one, so
+        it begins at once."""
+        one = len(found.calls) == 1 and found.has_both(found.calls[0], self.traveling)
+        return self.call.copies and one and self.kernels.gives
 
     def _front(self) -> set[tuple[str, ...]]:
         """The axes of the lanes of what travels."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.numerics.float8 import float8_values
-from support.chips import simt
+from support.chips import simt, simt_giving
 from support.chips.simt_ops import Body, Kernel, Op
 from support.chips.simt_parts import (
     ROW,
@@ -468,6 +468,7 @@ def _text(op: Op) -> str:
 INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "wgmma.mma_async": HopperBlock._multiply,
     "wgmma.wait_group": HopperBlock._await_products,
+    "st.release.sys.global.u32": simt_giving.send,
     "ld.acquire.sys": HopperBlock._await_count,
     "st.volatile.shared.b32": HopperBlock._forget_seen,
     "mbarrier.try_wait": HopperBlock._wait,
