@@ -213,8 +213,6 @@ class _Pipeline:
                 for k, (start, v) in enumerate(zip(self.starts, graph.yielded, strict=True))
             ]
             scf.YieldOp([*carried, *map(copy.value, body.stages.crossing)])
-        _decide([op.operation for op in branch.then_block.operations])
-        _release_early(branch.then_block)
         if all(filled_with(v) in (0.0, NONE) for v in self.starts if is_tensor(v)):
             _repair_nothing(branch.then_block)
         with ir.InsertionPoint(branch.else_block):
@@ -317,37 +315,6 @@ def _write(copies: Copies, op: Any) -> Any:
     STAGE.drop(made)
     ORDER.drop(made)
     return made
-
-
-def _decide(operations: Sequence[Any]) -> None:
-    """Put the ops of the side that is taken in place of branches that a constant decides: a first
-    iteration has no reference that it could keep, for one."""
-    for op in operations:
-        constant = owner(op.operands[0]) if op.name == "scf.if" else None
-        if constant is None or constant.name != "arith.constant":
-            continue
-        side = op.regions[0 if ir.BoolAttr(constant.attributes["value"]).value else 1]
-        *inner, end = [own.operation for own in side.blocks[0].operations]
-        for own in inner:
-            own.move_before(op)
-        for old, new in zip(op.results, end.operands, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
-        _decide(inner)
-
-
-def _release_early(block: Any) -> None:
-    """Let tiles go behind their last reader. (A loop's body holds on to what a branch that is gone
-    here would have read once more.)"""
-    operations = [op.operation for op in block.operations]
-    for release in [op for op in operations if op.name == RELEASE]:
-        reads, last = {release.operands[0]}, owner(release.operands[0])
-        for op in operations:
-            if op != release and not reads.isdisjoint(captured_values(op)):
-                last = op
-                if op.name == START or op.name.startswith("tensor."):
-                    reads |= set(op.results)
-        release.move_after(last)
 
 
 def _repair_nothing(block: Any) -> None:
