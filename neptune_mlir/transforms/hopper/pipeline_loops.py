@@ -17,8 +17,7 @@ What the order is for is written as ops. Where arithmetic runs beside a late mat
 iteration, so that one group's arithmetic runs beside the other's matmuls. An op of stage 1 that
 only scales a carried tile gets `neptune.skips_ones`: factors of a running maximum's change are 1
 for most of a long stream, and a warp whose factors all are skips the op. In the first iteration
-they are 1 in any case: nothing was accumulated that they could repair. Branches that its constants
-decide are gone there, and tiles go behind their last reader. By the choice `beside`, so
+they are 1 in any case: nothing was accumulated that they could repair. By the choice `beside`, so
 many eighths of a matmul's instructions are issued at its start (`neptune.ahead`) where arithmetic
 follows that does not need it, and the others between the elements of that.
 """
