@@ -12,7 +12,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from neptune_mlir.dialects.attributes import UNSIGNED
 from neptune_mlir.driver import torch_mlir_opt, torch_views
 from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.runtime.bundle import Bundle
@@ -96,6 +95,9 @@ def _with_signs(text: str, given: str) -> str:
                    if re.search(r"(^|[x,])ui\d+$", kind)]
         for found in _FUNCTION.finditer(given)
     }  # fmt: skip
+    if not any(unsigned.values()):
+        return text
+    from neptune_mlir.dialects.attributes import UNSIGNED  # where kernels only run, no MLIR is
 
     def line(found: re.Match[str]) -> str:
         if not (of := unsigned.get(found[1])):
@@ -105,7 +107,7 @@ def _with_signs(text: str, given: str) -> str:
             return f"{found[0].removesuffix('} {')}, {entry}}} {{"
         return f"{found[0].removesuffix('{')}attributes {{{entry}}} {{"
 
-    return _FUNCTION.sub(line, text) if any(unsigned.values()) else text
+    return _FUNCTION.sub(line, text)
 
 
 def _place(text: str, at: int, name: str) -> str:
