@@ -13,18 +13,25 @@ Only inputs scaled together can then leave the range (x w overflows where x and 
 1e19), a part of the range that the numerics mode `strict` does not give up. Constants are an input
 too, one that is always there: what was scaled by 1e-20 before it was squared is not squared first,
 and what was scaled by 1e20 and then normalised is not multiplied by another input in between.
+
+A mask may hide what is large from the sum that is to normalise it. So there is a second look, in
+which elements that masks hide are scaled by s and those that they show by t <= s:
+
+    x / sqrt(Σ where(m, x x, 0))          is s / t where m hides an element, and not 1
+    Σ_j x_j / sqrt(..) / norm * x_j       is s; without 1 / norm it is s^2 / t, which no value has
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra.terms import Term, is_float, walk
 
 Degrees = Mapping[Any, float]  # what is not there has degree 0
+Parted = tuple[float, float]  # the degrees of what masks hide and of what they show
 LITERALS = "the program's constants"  # their key; degrees are binary logarithms
 FREE = 40.0  # constants within 2^40 of what the program has move freely,
 NEAR = 4.0  # but not past a square: x x overflows where (x / 1000) (x / 1000) does not
@@ -32,20 +39,25 @@ NEAR = 4.0  # but not past a square: x x overflows where (x / 1000) (x / 1000) d
 
 @dataclass(frozen=True)
 class Growth:
-    """Degrees for large and for small scales of each input."""
+    """Degrees for large and for small scales of each input, and for its parts by masks."""
 
     large: Degrees = field(default_factory=dict)
     small: Degrees = field(default_factory=dict)
+    parted: Mapping[Any, Parted] = field(default_factory=dict)
 
     def times(self, factor: float) -> Growth:
-        return Growth(*({k: d * factor for k, d in side.items()} for side in self.sides))
+        parted = {k: (s * factor, t * factor) for k, (s, t) in self.parted.items()}
+        large, small = ({k: d * factor for k, d in side.items()} for side in self.sides)
+        return Growth(large, small, parted)
 
     @property
     def sides(self) -> tuple[Degrees, Degrees]:
         return self.large, self.small
 
     def __mul__(self, other: Growth) -> Growth:
-        return Growth(*map(_plus, self.sides, other.sides))
+        a, b = self.parted, other.parted
+        parted = {k: _added(a.get(k, EVEN), b.get(k, EVEN)) for k in {*a, *b}}
+        return Growth(_plus(self.large, other.large), _plus(self.small, other.small), parted)
 
     def __or__(self, other: Growth) -> Growth:
         """A sum of both, or one of them: the larger one decides."""
@@ -53,10 +65,21 @@ class Growth:
         large = {k: max(self.large.get(k, 0), other.large.get(k, 0)) for k in keys}
         small = {k: min(self.small.get(k, 0), other.small.get(k, 0)) for k in keys}
         literal = min((s.large.get(LITERALS, 0) for s in (self, other)), key=abs)
-        return Growth({**large, LITERALS: literal}, {**small, LITERALS: literal})
+        a, b = self.parted, other.parted  # hidden elements are the larger ones: they decide
+        parted = {k: max(a.get(k, EVEN), b.get(k, EVEN)) for k in {*a, *b}}
+        return Growth({**large, LITERALS: literal}, {**small, LITERALS: literal}, parted)
+
+    def shown(self) -> Growth:
+        """Behind a mask, which shows all that is left."""
+        return replace(self, parted={k: (0.0, s + t) for k, (s, t) in self.parted.items()})
 
 
+EVEN: Parted = (0.0, 0.0)
 NONE = Growth()
+
+
+def _added(a: Parted, b: Parted) -> Parted:
+    return a[0] + b[0], a[1] + b[1]
 
 
 def _plus(a: Degrees, b: Degrees) -> Degrees:
@@ -87,9 +110,12 @@ def _growth(n: Term, args: list[Growth], of_ref: Callable[[Term], Growth]) -> Gr
             return args[0] | args[1]
         case "select":
             live = [g for g, a in zip(args[1:], n.args[1:], strict=True) if not _empty(n, a)]
-            return live[0] if len(live) == 1 else args[1] | args[2]
+            if len(live) != 1:
+                return args[1] | args[2]
+            return live[0] if _waits(n) else live[0].shown()
         case "mul":
-            return args[0] * args[1]
+            product = args[0] * args[1]
+            return product.shown() if any(map(_is_condition, n.args)) else product
         case "div":
             return args[0] * args[1].times(-1)
         case "sqrt":
@@ -107,10 +133,18 @@ def _growth(n: Term, args: list[Growth], of_ref: Callable[[Term], Growth]) -> Gr
 
 def _empty(select: Term, arm: Term) -> bool:
     """An arm of a mask that counts for nothing, or that stands in until a reference has a value."""
-    if not arm.is_const:
-        return False
-    guard = select.args[0].op == "eq" and any(a.op == "ref" for a in select.args[0].args)
-    return guard or arm.value == 0 or math.isinf(arm.value)
+    return arm.is_const and (_waits(select) or arm.value == 0 or math.isinf(arm.value))
+
+
+def _waits(select: Term) -> bool:
+    """Whether a select asks if a reference has a value yet, and masks nothing."""
+    condition = select.args[0]
+    return condition.op == "eq" and any(a.op == "ref" for a in condition.args)
+
+
+def _is_condition(t: Term) -> bool:
+    """A mask as a factor: 1 or 0."""
+    return t.op == "cast" and (t.args[0].dtype == "i1" or _is_condition(t.args[0]))
 
 
 @dataclass
@@ -127,13 +161,14 @@ class Ranges:
     known: list[Growth] = field(default_factory=list)
     _limits: dict[Any, float] = field(default_factory=dict)
     _literals: dict[Any, tuple[float, float]] = field(default_factory=dict)
+    _parted: dict[Any, set[Parted]] = field(default_factory=dict)
 
     def of_ref(self, t: Term) -> Growth:
         key = t.attr
         if isinstance(key, tuple) and len(key) == 2 and key[0] in ("acc", "old", "new", "mid"):
             key = key[1]
         if t.op == "read":  # an input, or a reduction that is one for a later kernel
-            return self.refs.get(key, Growth({key: 1}, {key: 1}))
+            return self.refs.get(key, Growth({key: 1}, {key: 1}, {key: (1, 0)}))
         return self.refs.get(key, NONE)
 
     def learn(self, name: Any, body: Term) -> None:
@@ -147,6 +182,8 @@ class Ranges:
             for k, side in enumerate(growth.sides):
                 for key, degree in side.items():
                     self._limits[k, key] = max(self._limits.get((k, key), 0.0), abs(degree))
+            for key, (hidden, shown) in growth.parted.items():  # a reciprocal has the same range
+                self._parted.setdefault(key, {EVEN}).update({(hidden, shown), (-hidden, -shown)})
             low, high = self._literals.get(_powers(growth), (math.inf, -math.inf))
             literal = growth.large.get(LITERALS, 0.0)
             self._literals[_powers(growth)] = min(low, literal), max(high, literal)
@@ -171,6 +208,8 @@ class Ranges:
                 slack = FREE if key == LITERALS else 1e-9  # a reciprocal has the range of its value
                 if abs(degree) > self._limits.get((k, key), 0.0) + slack:
                     return False
+        if not all(_is_reached(d, self._parted.get(k, {EVEN})) for k, d in growth.parted.items()):
+            return False
         powers = _powers(growth)
         alone = len(powers) == 1 and all(degree > 1 for _, degree in powers)
         if alone and powers in self._literals:
@@ -193,6 +232,15 @@ class Ranges:
 
 def _powers(growth: Growth) -> frozenset[tuple[Any, float]]:
     return frozenset((k, d) for k, d in growth.large.items() if d and k != LITERALS)
+
+
+def _is_reached(degrees: Parted, known: set[Parted]) -> bool:
+    """Whether s^a t^b overflows only where a known value does: with t large, up to s, and small."""
+    hidden, shown = degrees
+    faster = [(s, t) for s, t in known if s >= hidden - 1e-9]
+    return any(s + t >= hidden + shown - 1e-9 for s, t in faster) and any(
+        t <= shown + 1e-9 for _, t in faster
+    )
 
 
 def _within(a: Growth, b: Growth) -> bool:

@@ -293,6 +293,33 @@ def test_sizes_of_intermediates_by_degrees():
     assert strict.outside((x * w).term) is not None
 
 
+@pytest.mark.parametrize("mask", ["select", "factor", "none"])
+def test_what_a_mask_hides_is_not_normalised(mask):
+    """u alone of any magnitude: an element of 2e29 that the mask hides, over shown ones of 1e18, is
+    x 1e11 when it is standardised, in range when it is squared, and 1e40 when it is multiplied by
+    itself. So the factor that divides by the root of squares stays."""
+    data, size = x * w, ref("q")
+    seen = square(data)
+    if mask != "none":
+        seen = where(shown, seen, 0.0) if mask == "select" else seen * cast(shown, "f32")
+    standard = data * rsqrt(size + 1e-5)
+    whole = standard * rsqrt(ref("n") + 1e-5) * w
+    ranges = Ranges()
+    ranges.learn("q", seen.term)
+    ranges.learn("n", square(standard).term)
+    ranges.allow(whole.term)
+    assert ranges.outside(whole.term) is None
+    assert (ranges.outside((standard * w).term) is None) == (mask == "none")
+    only_shown = where(shown, standard, 0.0)  # these it does normalise
+    masked = Ranges(refs={**ranges.refs})
+    masked.learn("k", square(only_shown).term)
+    masked.allow((only_shown * rsqrt(ref("k") + 1e-5) * w).term)
+    assert masked.outside((only_shown * w).term) is None
+    weighted = Ranges(refs={**ranges.refs})  # a norm of what is shown, and a product
+    weighted.allow((standard * v).term)
+    assert weighted.outside((data * v).term) is None
+
+
 @pytest.mark.parametrize("planted", ["expanded", "unguarded"])
 def test_stress_test_sees_what_proofs_cannot(planted):
     """Forms that are equal over the reals: moments about 0, and a move that may be infinite."""
