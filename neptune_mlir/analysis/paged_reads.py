@@ -9,6 +9,7 @@ from typing import Any
 from neptune_mlir.algebra.access import AccessIndex, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import CHIP
+from neptune_mlir.ir.values import module_of
 from neptune_mlir.targets.chips import is_known
 
 
@@ -49,7 +50,4 @@ def read_pages(read: Term, axis: int) -> PagedRead | None:
 def spans(op: Any) -> bool:
     """Whether tiles of a kernel may lie in several pages: on the chips that this compiler makes
     code for."""
-    module = op.operation.parent
-    while module.parent is not None:
-        module = module.parent
-    return is_known(CHIP.find(module, ""))
+    return is_known(CHIP.find(module_of(op), ""))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""SSA values and what they are computed from."""
+"""SSA values, what they are computed from, and where operations lie."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ def made_from(values: Iterable[Any], enters: Callable[[Any], bool] = lambda _: T
                 found.add(operand)
                 pending.append(operand)
     return found
+
+
+def module_of(op: Any) -> Any:
+    """The operation in which `op` lies and that lies in no other."""
+    op = op.operation
+    while op.parent is not None:
+        op = op.parent
+    return op

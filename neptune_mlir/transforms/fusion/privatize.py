@@ -47,6 +47,7 @@ from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.ir.values import module_of
 from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.targets.resources import stages_under_way
 from neptune_mlir.transforms.fusion.groups import FusedAxis
@@ -279,7 +280,7 @@ def _soonest(grid: Index, places: Index, tiles: Index, few: Index) -> Index:
 def _places(stream: Any, results: int, loaded: int) -> int:
     """About how many programs of a stream a multiprocessor of the chip has room for, by what is on
     its way to them and by their results; 0 where no chip is known."""
-    chip = CHIP.find(stream.operation.parent.parent, "")  # of the module
+    chip = CHIP.find(module_of(stream), "")
     if not is_known(chip) or not loaded:
         return 0
     return gpu_target(chip).shared_sm // (stages_under_way(loaded) * loaded + 2 * results)

@@ -14,6 +14,7 @@ from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import CHIP, PRODUCT
 from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.ir.values import module_of
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.transforms.schedule.tile_room import BYTES
 
@@ -159,10 +160,7 @@ def note_product(
 
 def chip_of(op: Any) -> str:
     """What the program is compiled for (`neptune.chip` of its module); "" where nobody said."""
-    module = op.operation.parent
-    while module.parent is not None:
-        module = module.parent
-    return CHIP.find(module, "")
+    return CHIP.find(module_of(op), "")
 
 
 def parallel_order(nests: Sequence[FusedNest], parallel: set[int]) -> list[int]:
