@@ -201,6 +201,11 @@ ZOO: dict[str, list[Reduction]] = {
         reduction("mu", "add", p / l * read("val", 0, 1)),
         reduction("q", "add", p / l * (read("val", 0, 1) - ref("mu")) * (read("val", 0, 1) - ref("mu"))),
     ),
+    "deviations without weights": softmax_over(
+        x,
+        reduction("mu", "add", p / l * read("val", 0, 1)),
+        reduction("o", "add", (read("val", 0, 1) - ref("mu")) * v),
+    ),
     "covariance": [
         reduction("s", "add", x),
         reduction("t", "add", s),

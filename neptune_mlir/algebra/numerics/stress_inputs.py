@@ -31,6 +31,11 @@ PLAIN: dict[str, hostile.Form] = {
     "wide": lambda g, s: g.standard_normal(s) * 60,  # exponents beyond each other's references
     "ties": lambda g, s: g.integers(-2, 3, s) * 1.0,
 }
+# The next exponential is all that is left, so a mean that these weight is each element in turn, of
+# any size: large, and small again. What was measured from it on the way, by sums without weights,
+# has digits of the large one only.
+TURNING, DRAWS = "any size while exponents rise", 4
+STEEP, DECADES = 60.0, 7.0  # to both sides of 1: products of four stay in range
 _SPARED = ("columns", "every other row", "all but the")  # little that others lack
 _WEIGHTS = ("weights 0 or 1", "weights 0 at the start", "weights 0 at the end", "weights sum to 1")
 _MEAN, _SMALL, _LARGE = "mean 1e+03", "magnitude 1e-20", "magnitude 1e+20"
@@ -68,6 +73,22 @@ class StressInput:
         return _names_of(self)
 
     @property
+    def turning(self) -> dict[str, hostile.Form]:
+        """The forms of an input where each other one has its own, too (TURNING)."""
+        if not is_float(self.dtype):
+            return {}
+        ends = np.log10([hostile.MAGNITUDES[self.dtype][k] for k in (0, -1)])
+        low, high = np.clip(ends, -DECADES, DECADES)
+
+        def form(generator: Any, shape: Any) -> Array:
+            found = generator.standard_normal(shape)
+            if self.role == "score":
+                return np.sort(found * STEEP * self.unit, axis=-1)
+            return np.asarray(found * 10.0 ** generator.uniform(low, high, shape))
+
+        return {f"{TURNING} {k}": form for k in range(DRAWS)}
+
+    @property
     def _turned(self) -> tuple[int, ...]:
         """The shape with the streamed dimension last, where `hostile` has it."""
         if self.along is None:
@@ -103,7 +124,8 @@ def _names_of(tensor: StressInput) -> tuple[str, ...]:
 def _special(tensor: StressInput, numbers: tuple[int, ...]) -> dict[str, Array]:
     """An array of every form that an input may have."""
     generator = np.random.default_rng([*numbers, 1])
-    return {name: tensor.made(form, generator) for name, form in tensor.forms.items()}
+    forms = tensor.forms | tensor.turning
+    return {name: tensor.made(form, generator) for name, form in forms.items()}
 
 
 def _cases(tensors: dict[Any, StressInput]) -> Iterator[tuple[str, dict[Any, str]]]:
@@ -132,6 +154,9 @@ def _cases(tensors: dict[Any, StressInput]) -> Iterator[tuple[str, dict[Any, str
             for data in ("normal", _MEAN, _LARGE, "mask the smallest float start"):
                 chosen = {k: data for k in floats if data in forms[k]}
                 yield f"{data}, {form}", {**chosen, key: form}
+    if not alone and any(tensors[key].role == "score" for key in floats):
+        for name in tensors[floats[0]].turning:
+            yield name, dict.fromkeys(floats, name)
 
 
 def inputs(
