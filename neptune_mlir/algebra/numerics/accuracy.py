@@ -80,9 +80,9 @@ Both are measured against the program in float64. The rule, for every result:
   that round alike do so by luck, which moving inputs keep; a number that is used twice does always.
 * Whether an element is a NaN, an infinity or a number may be luck too: it is where the program as
   written, with the digits of f32, makes either, depending on how its results are rounded
-  (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered). The
-  fused one may make what one of ROUNDINGS makes, and a NaN where that alone overflows, and float64
-  does not.
+  (`round-floats`: a rounding keeps numbers that need none, what is equal and what is ordered; what
+  is denormal in f32 has no more digits than there). The fused one may make what one of ROUNDINGS
+  makes, and a NaN where that alone overflows, and float64 does not.
 * What is still wrong may be luck of the order of a sum that no move evens out: it is right beside
   the worst of many orders of the program as written, those of elements too, if the bound holds on
   average over inputs with their elements in other orders (`rearranged`). What one of these orders

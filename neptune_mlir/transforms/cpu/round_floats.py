@@ -10,15 +10,17 @@ With `numbered=true` the function takes one more argument, the number of a way t
 a result is further up between two neighbours than a mark of theirs (a hash of them and of the
 number), and down where it is not. That is a rounding as any other: a number that has no more
 digits stays, equal numbers stay equal, and order stays. What a program makes with one rounding and
-not with another is luck (numerics.md).
+not with another is luck (numerics.md). Neighbours of what is denormal in f32 are as far apart as
+they are there: its digits are few, and which of them a product keeps is luck most of all.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.algebra.numerics.floats import SMALLEST
 from neptune_mlir.dialects.program import functions
-from neptune_mlir.ir.bindings import arith, ir
+from neptune_mlir.ir.bindings import arith, ir, math
 from neptune_mlir.transforms.registry import register
 
 _EXACT = ("arith.negf", "arith.select", "arith.constant", "math.absf", "math.copysign")
@@ -78,18 +80,35 @@ def _nearest(value: Any, digits: int) -> tuple[Any, list[Any]]:
 def _otherwise(value: Any, digits: int, number: Any) -> tuple[Any, list[Any]]:
     """One of the two neighbours, and what is made of the value itself."""
     whole, more = ir.IntegerType.get_signless(64), 53 - digits
+    least = SMALLEST["f32"]
+    units = 2.0 ** (digits - 1) / least  # a number in units of the least one
 
     def constant(bits: int) -> Any:
         return arith.constant(whole, bits - (bits >> 63 << 64))
 
+    def real(number: float) -> Any:
+        return arith.constant(value.type, number)
+
     bits = arith.bitcast(whole, value)
     further = arith.andi(bits, constant(2**more - 1))
     down = arith.xori(bits, further)
-    mark = arith.xori(down, arith.muli(number, constant(MIX[0])))
+    size = math.absf(value)
+    is_small = arith.cmpf(arith.CmpFPredicate.OLT, size, real(least))
+    small = arith.select(is_small, value, real(0.0))
+    in_units = arith.mulf(small, real(units))
+    lower = math.floor(in_units)
+    rest = arith.mulf(arith.subf(in_units, lower), real(2.0**more))
+    further = arith.select(is_small, arith.fptoui(whole, rest), further)
+    mark = arith.select(is_small, arith.bitcast(whole, lower), down)
+    mark = arith.xori(mark, arith.muli(number, constant(MIX[0])))
     for factor in MIX:
         mark = arith.muli(mark, constant(factor))
         mark = arith.xori(mark, arith.shrui(mark, constant(32)))
     mark = arith.shrui(arith.muli(mark, constant(MIX[0])), constant(64 - more))
-    up = arith.extui(whole, arith.cmpi(arith.CmpIPredicate.ugt, further, mark))
+    is_up = arith.cmpi(arith.CmpIPredicate.ugt, further, mark)
+    up = arith.extui(whole, is_up)
     found = arith.addi(down, arith.shli(up, constant(more)))  # (also into the exponent)
-    return arith.bitcast(value.type, found), [bits]
+    of_small = arith.addf(lower, arith.uitofp(value.type, up))
+    of_small = arith.mulf(of_small, real(1 / units))
+    found = arith.select(is_small, of_small, arith.bitcast(value.type, found))
+    return found, [bits, size, small]

@@ -14,16 +14,26 @@
 // CHECK: %[[SUM:.*]] = arith.addf %[[SHOWN]], %{{.*}} : f64
 // CHECK: arith.mulf %[[SUM]]
 
-// The number of a rounding is the last argument; the mark of the lower neighbour decides.
+// The number of a rounding is the last argument; the mark of the lower neighbour decides. What is
+// denormal in f32 is counted in units of its least number.
 // TURNED: func.func @f(%{{.*}}: f64, %{{.*}}: f64, %{{.*}}: i1, %{{.*}}: memref<f64>, %[[K:.*]]: i64) {
 // TURNED: %[[SCALED:.*]] = arith.mulf
 // TURNED: %[[BITS:.*]] = arith.bitcast %[[SCALED]] : f64 to i64
 // TURNED: %[[FURTHER:.*]] = arith.andi %[[BITS]]
 // TURNED: %[[DOWN:.*]] = arith.xori %[[BITS]], %[[FURTHER]]
+// TURNED: %[[SIZE:.*]] = math.absf %[[SCALED]]
+// TURNED: %[[SMALL:.*]] = arith.cmpf olt, %[[SIZE]]
+// TURNED: %[[UNITS:.*]] = arith.mulf
+// TURNED: %[[LOWER:.*]] = math.floor %[[UNITS]]
+// TURNED: %[[PART:.*]] = arith.fptoui
+// TURNED: %[[REST:.*]] = arith.select %[[SMALL]], %[[PART]], %[[FURTHER]]
+// TURNED: %[[PLACE:.*]] = arith.bitcast %[[LOWER]] : f64 to i64
+// TURNED: %[[BELOW:.*]] = arith.select %[[SMALL]], %[[PLACE]], %[[DOWN]]
 // TURNED: %[[OF:.*]] = arith.muli %[[K]]
-// TURNED: arith.xori %[[DOWN]], %[[OF]]
-// TURNED: %[[UP:.*]] = arith.cmpi ugt, %[[FURTHER]]
-// TURNED: %[[ROUNDED:.*]] = arith.bitcast %{{.*}} : i64 to f64
+// TURNED: arith.xori %[[BELOW]], %[[OF]]
+// TURNED: %[[UP:.*]] = arith.cmpi ugt, %[[REST]]
+// TURNED: %[[NORMAL:.*]] = arith.bitcast %{{.*}} : i64 to f64
+// TURNED: %[[ROUNDED:.*]] = arith.select %[[SMALL]], %{{.*}}, %[[NORMAL]]
 // TURNED: arith.select %{{.*}}, %[[ROUNDED]], %{{.*}} : f64
 
 // NONE-LABEL: func.func @f

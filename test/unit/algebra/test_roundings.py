@@ -19,11 +19,17 @@ ULP = EPSILON["f32"]
 
 
 def turned(values, number, digits=24):
-    """Up where a number is further up than a mark that its neighbours have, else down."""
+    """Up where a number is further up than a mark that its neighbours have, else down. The least
+    neighbours are those of f32."""
     more = np.uint64(53 - digits)
-    bits = np.asarray(values, np.float64).view(np.uint64)
-    further = bits & ((np.uint64(1) << more) - np.uint64(1))
+    values = np.asarray(values, np.float64)
+    small = np.abs(values) < SMALLEST["f32"]
+    units = np.where(small, values, 0.0) / (SMALLEST["f32"] * ULP)
+    lower = np.floor(units)
+    bits = np.where(small, lower, values).view(np.uint64)
+    further = np.where(small, 0, bits & ((np.uint64(1) << more) - np.uint64(1)))
     down = bits ^ further
+    further += ((units - lower) * 2.0 ** float(more)).astype(np.uint64)
     factors = np.array(MIX, np.uint64)
     with np.errstate(over="ignore"):
         mark = down ^ np.uint64(number) * factors[0]
@@ -31,7 +37,9 @@ def turned(values, number, digits=24):
             mark = mark * factor
             mark = mark ^ (mark >> np.uint64(32))
         mark = (mark * factors[0]) >> (np.uint64(64) - more)
-    return (down + ((further > mark).astype(np.uint64) << more)).view(np.float64)
+    up = further > mark
+    normal = (down + (up.astype(np.uint64) << more)).view(np.float64)
+    return np.where(small, (lower + up) * (SMALLEST["f32"] * ULP), normal)
 
 
 def test_a_rounding_keeps_what_needs_none_and_order():
@@ -60,6 +68,22 @@ def test_the_pass_rounds_as_numpy_does():
     run = compile_reference(PRODUCT, "f", None, digits=24, numbered=True)
     for number in (1, 2, 77):
         assert (run(x, y, rounding=number) == turned(x * y, number)).all()
+
+
+def test_what_is_denormal_has_few_digits():
+    """27 least numbers times 0.3 are 8 or 9 of them, and a tenth of one is 0 but for luck."""
+    least = SMALLEST["f32"] * ULP
+    run = compile_reference(PRODUCT, "f", None, digits=24, numbered=True)
+    factors = np.repeat([0.3, 1 / 270, -0.3, 2.0**-15], 16)
+    found = [run(np.full(64, 27 * least), factors, rounding=k) / least for k in range(1, 65)]
+    of_each = np.array(found).reshape(64, 4, 16)
+    assert all((np.array(turned(27 * least * factors, k)) / least == f).all()
+               for k, f in enumerate(found, 1))  # fmt: skip
+    assert {*of_each[:, 0].flat} == {8.0, 9.0} and {*of_each[:, 2].flat} == {-8.0, -9.0}
+    assert {*of_each[:, 1].flat} == {0.0, 1.0} and of_each[:, 1].mean() < 0.2
+    assert (of_each == of_each[:, :, :1]).all()  # what is equal stays so
+    exact = run(np.full(64, 3 * least), np.full(64, 5.0), rounding=3)
+    assert (exact == 15 * least).all()
 
 
 def test_sums_have_few_digits_too():
@@ -275,3 +299,28 @@ def test_noise_overflows_where_another_rounding_makes_it():
 
     assert not strange(1e52)
     assert strange(1e30) == 3
+
+
+def test_what_becomes_0_where_numbers_are_denormal_is_luck():
+    """Σ (p - mean) 0.3 u, where all p are 27 times the least number. As written a last place of the
+    mean is lost, as 0.3 of the least number is 0; where the factor is behind the sum it is not."""
+    program = N.Program("deviations")
+    i, j = program.axis("i", 4), program.axis("j", 37)
+    x, w, u = program.input("x", i, j), program.input("w", i, j), program.input("u", j)
+    p = N.exp(x[i, j] - 100.0)
+    mean = N.sum(w[i, j] * p, j) / N.sum(w[i, j], j)
+    total = N.sum((p - mean) * 0.3 * u[j], j)
+    program.output(total, *total.axes)
+    written = replace(programs_of(Source.of(program).text), hiding=None, reordered=None)
+    generator, least = np.random.default_rng(4), SMALLEST["f32"] * ULP
+    w = rounded(generator.standard_normal((4, 37)), "f32")
+    u = rounded(1.5 + generator.standard_normal(37), "f32")
+    arguments = [np.zeros((4, 37)), w, u]
+    assert not written.unfused(arguments)[0].any()
+
+    def verdict(off):
+        made = np.round(off * 0.3 * u.sum()) * least * np.eye(4)[1]
+        return judge(replace(written, fused=lambda values: [made]), arguments)[0].ok
+
+    assert verdict(1.0) and verdict(-2.0)
+    assert not verdict(27.0)  # the mean is not subtracted
