@@ -172,6 +172,7 @@ def test_a_failed_check_exits_1(program, capsys, monkeypatch):
     assert "the check failed" in captured.err
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize(("value", "named"), [(np.nan, "nan"), (np.inf, "inf")])
 def test_a_stray_nan_or_inf_fails(program, capsys, monkeypatch, value, named):
     def one_element(result):
