@@ -207,7 +207,7 @@ def test_hostile_inputs(program, capsys):
 
 
 def test_hostile_inputs_fail_where_plain_ones_do_not(program, capsys, monkeypatch):
-    changed(monkeypatch, lambda r: np.where(np.abs(r) > 1e5, np.float32(0), r))
+    changed(monkeypatch, lambda r: np.where(np.abs(r) > 4e6, np.float32(0), r))
     assert main.main(["run", program, "--check", "--repeat", "1"]) == 0
     assert main.main(["run", program, "--check=hostile", "--json", "--repeat", "1"]) == 1
     failed = [row["case"] for row in last_line(capsys)["hostile"] if not row["ok"]]

@@ -22,6 +22,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.images import choose_images
 from neptune_mlir.targets.amd import amd
 from support.chips import amd_calls
+from support.often import nightly_if
 
 try:
     amdgcn.find_linker()
@@ -42,9 +43,7 @@ def code_of(bundle, image):
 QUICK = ("decode_gqa",)
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[] if name in QUICK else pytest.mark.nightly) for name in ops.OPERATORS
-])  # fmt: skip
+@pytest.mark.parametrize("name", nightly_if(lambda name: name not in QUICK, ops.OPERATORS))
 def test_the_ten_operators(name):
     """At their real size, for a chip of each kind: no scratch memory, and launched as planned."""
     bundle = built(ops.operator(name), "gfx942,gfx1100")
