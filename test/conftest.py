@@ -8,8 +8,10 @@ import os
 import shutil
 import tempfile
 
+import pytest
+
 from neptune_mlir.targets import tuned
-from support import effort, kept_code, poison
+from support import effort, kept_code, often, poison
 from support.effort import as_shipped
 from support.small_tiles import small_tiles
 
@@ -38,6 +40,11 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     if hasattr(config, "kept_code"):
         shutil.rmtree(config.kept_code, ignore_errors=True)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest asks which tests are nightly
+def pytest_collection_modifyitems(items):
+    often.mark_nightly(items)
 
 
 def pytest_collection_finish():

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 PYTHON_FILES = sorted(p for top in ("neptune_mlir", "test") for p in (ROOT / top).rglob("*.py"))
 
@@ -27,13 +25,13 @@ def test_types():
     tool("mypy")  # its cache is in the checkout: the second run takes a second
 
 
-@pytest.mark.parametrize("path", PYTHON_FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_file_skeleton(path):
-    lines = path.read_text().splitlines()
-    assert lines[0] == "# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception"
-    code = [line for line in lines if not line.startswith("#")]
-    assert code[0].startswith('"""'), "a module docstring comes first"
-    assert len(lines) <= 600
+def test_file_skeletons():
+    for path in PYTHON_FILES:
+        lines = path.read_text().splitlines()
+        assert lines[0] == "# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception", path
+        code = [line for line in lines if not line.startswith("#")]
+        assert code[0].startswith('"""'), f"{path}: a module docstring comes first"
+        assert len(lines) <= 600, path
 
 
 def test_only_bindings_names_the_mlir_package():

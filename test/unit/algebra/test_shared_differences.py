@@ -42,6 +42,7 @@ def correlation(data):
     return p
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("data", DATA)
 def test_noise_is_the_same_in_moments_around_one_mean(data):

@@ -50,7 +50,8 @@ def emitted(capsys, program, level, target="sm_90a"):
     return capsys.readouterr()
 
 
-@pytest.mark.parametrize("level", ["fused", "tile", "target"])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("level", ["target", "fused", "tile"])
 def test_every_program_is_shown(capsys, program, level):
     shown = emitted(capsys, program, level)
     parts = shown.out.split("// -----\n")

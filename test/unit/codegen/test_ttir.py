@@ -51,20 +51,23 @@ def attention_inputs(name: str, queries: int, keys: int, head: int) -> tuple[Any
     return program, [*arrays, normal(2) / 8] if "alibi" in name else arrays
 
 
+@pytest.mark.first_of_each("name")
 @pytest.mark.parametrize("name", [n for n in ops.OPERATORS if n.startswith("prefill")])
-@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (70, 90), (128, 128)])
+@pytest.mark.parametrize(("queries", "keys"), [(70, 90), (1, 1), (128, 128)])
 def test_prefill(name: str, queries: int, keys: int) -> None:
     program, arrays = attention_inputs(name, queries, keys, 32)
     check(program, *arrays)
 
 
+@pytest.mark.first_of_each("keys")
 @pytest.mark.parametrize("name", [n for n in ops.OPERATORS if n.startswith("decode")])
-@pytest.mark.parametrize("keys", [1, 64, 700])
+@pytest.mark.parametrize("keys", [700, 1, 64])
 def test_decode(name: str, keys: int) -> None:
     program, arrays = attention_inputs(name, 1, keys, 32)
     check(program, *arrays)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("head", [80, 96, 20])
 def test_extents_that_are_no_powers_of_two(head: int) -> None:
     program, arrays = attention_inputs("prefill_causal", 40, 70, head)

@@ -19,7 +19,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.zoo import ZOO, Example
 from support.chips import ttir_exec
-from support.often import often
+from support.often import nightly_if, often
 
 INPUTS = sorted((Path(__file__).parents[2] / "inputs").glob("*.mlir"))
 SIZE = 37  # of dimensions that are `?`: a multiple of no tile
@@ -31,7 +31,13 @@ def tiles(text: str, name: str) -> Any:
     return lower_text(text, name, "triton:sm_90a", None, "tile")[0]
 
 
-@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+# functions of a score and masks that other attentions of the zoo have as well
+LIKE_OTHERS = ("attention_window", "attention_alibi", "attention_softcap", "attention_lse")
+
+
+@pytest.mark.parametrize(
+    "example", nightly_if(lambda e: e.name in LIKE_OTHERS, ZOO), ids=lambda e: e.name
+)
 def test_zoo(example: Example) -> None:
     arrays = example.inputs(np.random.default_rng(0))
     program = example.build()

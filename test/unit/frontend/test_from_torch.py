@@ -309,6 +309,7 @@ def test_determinants_are_refused_by_name(function):
         from_torch(lambda x: function(x), (torch.tensor([[0.0, 1.0], [2.0, 3.0]]),))
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
 def test_long_recurrences_are_refused_by_name(kind):
     """Each step is written out: a sequence of 512 steps in 6 layers took hours, without a word."""

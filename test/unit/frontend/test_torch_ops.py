@@ -182,6 +182,7 @@ ARITHMETIC = (
 )  # fmt: skip
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("value", [-3.0, 2.5, 2, -3])
 def test_constants_and_numbers_of_another_kind(value):
     """torch-mlir's folding takes -3 for 2^64 - 3, compares bits, and dies of a few."""

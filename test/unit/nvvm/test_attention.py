@@ -79,7 +79,8 @@ def test_tf32(n, causal):
         check(32, 64, 32, n, causal, "f32", 1e-5, precision="tf32")
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("slots", [3, 1, 2, 4])
 def test_stages(slots):
     check(64, 64, 32, 200, True, slots=slots)
 
@@ -95,6 +96,7 @@ def test_one_stage_waits_for_slow_threads():
         assert names.index("gpu.barrier") < names.index("nvvm.cp.async.shared.global")
 
 
-@pytest.mark.parametrize("warps", [1, 2, 8])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("warps", [8, 1, 2])
 def test_warps(warps):
     check(64, 64, 64, 100, True, warps=warps)

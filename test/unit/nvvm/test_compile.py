@@ -127,10 +127,15 @@ def test_fewer_blocks_where_a_kernel_would_spill():
     assert ".maxntid 128, 1, 1\n.minnctapersm 7\n" in ptxas._fewer_blocks(silent, "k", 1024)
 
 
-def test_tf32_where_the_program_allows_it(tmp_path):
+def test_a_precision_that_does_not_exist():
     text = Source.of(ops.attention(head_dim=64, dtype="f32")).text
     with pytest.raises(UsageError, match="tf16"):
         compiler.with_options(text, "attention", precision="tf16")
+
+
+@pytest.mark.nightly  # test_tf32_products.py assembles products
+def test_tf32_where_the_program_allows_it(tmp_path):
+    text = Source.of(ops.attention(head_dim=64, dtype="f32")).text
     allowed = compiler.with_options(text, "attention", precision="tf32")
     bundle = compiler.compile_text(allowed, "attention", "sm_80", None, None)
     (kernel,) = bundle.facts["images"][0]["kernels"].values()

@@ -29,7 +29,8 @@ def simulated():
     return Simulated(module, target="sm_80")
 
 
-@pytest.mark.parametrize(("dtype", "target"), [("f16", "sm_90a"), ("bf16", "sm_80")])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize(("dtype", "target"), [("bf16", "sm_80"), ("f16", "sm_90a")])
 def test_no_spills(dtype, target):
     """1276 bytes a thread, while the loop kept an address for each element."""
     bundle = compile_text(product(dtype), "product", target, None, None, cases=False)

@@ -43,6 +43,7 @@ def moved(kind, q, k):
     return (q * 8, k) if kind == "large" else (q, k)
 
 
+@pytest.mark.first_of_each("kind")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kind", ["random", "growing", "falling", "large"])
 def test_attention_is_as_exact_as_its_weights(kind, causal):

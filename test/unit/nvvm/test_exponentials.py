@@ -66,13 +66,15 @@ PORTABLE = [
 ]
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize(("target", "dtype", "causal", "names"), PORTABLE)
 def test_masks_that_are_added(target, dtype, causal, names):
     program = hostile.attention(HEAD, dtype, causal=causal)
     check_attention(streamed(program, target), dtype, causal, names)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("target", ["gfx942", "sm_80"])
 def test_masks_without_kept_references(target):
     kernel = streamed(hostile.attention(HEAD, "f16"), target, keeps=False)
     check_attention(kernel, "f16", False, ["lowest left", "-1e9 some rows", "far"])
@@ -129,6 +131,7 @@ def test_small_references_cost_no_operation(keeps):
     assert counts[0] < 4 < 16 <= counts[1]
 
 
+@pytest.mark.first_of_each("target")
 @pytest.mark.parametrize("name", hostile.UNFUSED)
 @pytest.mark.parametrize("target", ["sm_80", "gfx942", pytest.param("gfx1201", marks=LONG)])
 def test_rows(name, target):

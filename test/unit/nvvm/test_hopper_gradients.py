@@ -18,6 +18,7 @@ from support.chips.run_kernels import Specialised
 from support.chips.simt_hopper import HopperBlock
 
 
+@pytest.mark.first_of_each("wrt")
 @pytest.mark.parametrize(("wrt", "causal", "lengths"), [
     (("k", "v"), True, {}), (("k", "v"), False, {}), (("q",), True, {}),
     (("k", "v"), False, {"q_len": 144, "kv_len": 128}),  # what is left over is behind the loop

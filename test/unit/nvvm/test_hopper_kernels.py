@@ -64,6 +64,7 @@ def test_no_keys_at_all():
     assert (found == 0).all() and (sums == -np.inf).all()
 
 
+@pytest.mark.first_of_each("kind")
 @pytest.mark.parametrize("kind", ["rising", "both", "some", "jumps", "large"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_references_that_cannot_stay(kind, causal):
@@ -85,6 +86,7 @@ def test_references_that_stay(causal):
     assert not any(block.products_by_warp for block in blocks)
 
 
+@pytest.mark.first_of_each("kind")
 @pytest.mark.parametrize("kind", ["plain", "rising"])
 @pytest.mark.parametrize("window", [40, 200])
 def test_rows_without_keys_in_the_first_tile(kind, window):
@@ -111,8 +113,9 @@ def test_log_sum_exp(kind):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"stream": 128}, {"rows": 64}, {"rows": 192}, {"turns": True}, {"skew": False},
-     {"boxed": False}, {"slots": 3}, {"rows": 64, "keeps": False, "blocks": 2}],
+    [{"turns": True}, {"skew": False}, {"rows": 64, "keeps": False, "blocks": 2},
+     *(pytest.param(changes, marks=pytest.mark.nightly) for changes in (
+         {"stream": 128}, {"rows": 64}, {"rows": 192}, {"boxed": False}, {"slots": 3}))],
     ids=str,
 )  # fmt: skip
 def test_schedules(changes):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 
@@ -62,6 +63,11 @@ def begin(name):
     return OnDemand.begin(name, lambda: Recipe(asked(text_of(name), name)))[0]
 
 
+@functools.cache
+def whole_bundle(name):
+    return compiler.compile_text(text_of(name), name, "sm_90a", None, None)
+
+
 def taken(bundle, shapes):
     """What a call takes: code, plan, alignment."""
     serve = [
@@ -88,7 +94,7 @@ def call(images, shapes):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_calls_take_the_images_of_the_whole_bundle(name):
-    whole = compiler.compile_text(text_of(name), name, "sm_90a", None, None)
+    whole = whole_bundle(name)
     _, calls = PROGRAMS[name]
     for order in (calls, calls[::-1]):
         images = begin(name)
@@ -111,10 +117,9 @@ def test_what_was_made_is_kept(monkeypatch):
 
 def test_kept_without_the_rest():
     """Another process makes an image that the one before did not: by the same text and ways."""
-    name = "prefill_causal"
+    name = "softmax"
     begin(name)
-    whole = compiler.compile_text(text_of(name), name, "sm_90a", None, None)
-    assert call(begin(name), HEADS[1]) == taken(whole, HEADS[1])
+    assert call(begin(name), ROWS[1]) == taken(whole_bundle(name), ROWS[1])
 
 
 def test_the_bundle_has_all():
@@ -167,6 +172,7 @@ def test_products_of_rows_along_two_axes():
     assert len(found.facts["images"]) == len(whole.facts["images"]) == 1
 
 
+@pytest.mark.nightly
 def test_a_sketch_has_the_grids_of_the_plan():
     name = "prefill_windowed"
     program = compiler.RaisedProgram(Source.of(ops.operator(name)).text, name)

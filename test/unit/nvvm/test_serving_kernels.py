@@ -39,6 +39,7 @@ def simulated(program, target, knobs=""):
     return Simulated(module, target=target)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "gfx942"])
 def test_decode_of_grouped_heads(target):
     case = Paged(LENGTHS, 16, heads=16, group=16, dim=32, dtype=np.float16)
@@ -48,6 +49,7 @@ def test_decode_of_grouped_heads(target):
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 def test_several_queries_in_small_pages(target):
     case = Paged(LENGTHS[:4], 4, heads=2, group=1, dim=16, q_len=3)
@@ -55,6 +57,7 @@ def test_several_queries_in_small_pages(target):
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=1e-5)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize(("target", "page_size"), [("sm_80", 1), ("sm_80", 4), ("gfx942", 1)])
 def test_tiles_that_lie_in_several_pages(target, page_size):
     """Rows are looked up one by one, and none behind a sequence's end."""
@@ -66,7 +69,8 @@ def test_tiles_that_lie_in_several_pages(target, page_size):
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "gfx1100"])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("target", ["gfx1100", "sm_80"])
 def test_long_sequences_begin_first(target, monkeypatch):
     """The order of programs changes no bit; lengths that are equal or 0 have a place as well."""
     case = Paged([17, 0, 48, 16, 48, 33], 16, heads=2, group=1, dim=16, dtype=np.float16)
@@ -93,6 +97,7 @@ def test_long_sequences_begin_first_on_specialised_warps(monkeypatch):
     np.testing.assert_allclose(kernel(*case.arguments), case.expected()[0], atol=2e-3)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("page_size", [16, 128])
 def test_pages_by_the_copy_engine(page_size):
     """Prefill on specialised warps: a box a page, and of a page that ends early boxes of 1, 2, 4,
@@ -131,7 +136,8 @@ def test_what_ends_a_stream_does_not_part_its_loops():
     assert [len(chain) for chain in chains_of(forall, starts.__contains__)] == [2]
 
 
-@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("target", ["gfx942", "sm_80"])
 def test_sequences_one_behind_the_other(target):
     """The loop over keys is bounded by numbers that the program finds in its tile of queries."""
     rng = np.random.default_rng(0)
@@ -162,7 +168,8 @@ def test_lanes_have_the_parts_where_tiles_are_found():
     assert 0 < found.count("llvm.load") <= 64
 
 
-@pytest.mark.parametrize("options", [{}, {"window": 40}])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("options", [{"window": 40}, {}])
 def test_sequences_one_behind_the_other_on_specialised_warps(options):
     """Where tiles of queries begin, and the bounds of their loops, come from kernels ahead. Tokens
     behind the last sequence (a batch that is padded) see nothing."""
@@ -179,6 +186,7 @@ def test_sequences_one_behind_the_other_on_specialised_warps(options):
     assert not out[sum(queries) :].any()
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("page_size", [1, 16, 64])
 def test_whole_tiles_of_pages(page_size):
     """Of whole tiles the rows of a page stand behind each other, wherever a tile begins in it."""
@@ -251,6 +259,7 @@ def test_short_sequences_share_tiles(queries, keys, plain):
     assert bool(evaluate(case.condition, shapes, (), 132)) == plain
 
 
+@pytest.mark.first_of_each("target")
 @pytest.mark.parametrize(
     ("target", "kind", "scales"),
     [("sm_80", "int8", "head"), ("sm_80", "e4m3", "page"), ("sm_90a", "e4m3", "token"),
@@ -288,6 +297,7 @@ def test_rows_of_bytes_are_read_16_at_once():
     assert error < 2e-3 * max(1.0, np.abs(wanted).max())
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 def test_a_tree_of_guesses(target):
     case = Paged([3, 16, 37], 16, heads=4, group=2, dim=32, q_len=5, dtype=np.float16)

@@ -15,6 +15,7 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import ToolError
 from neptune_mlir.zoo import find
+from support.often import nightly_if
 
 try:
     ptxas.find_ptxas()
@@ -24,12 +25,10 @@ except ToolError:
 # sm_89 has the instructions and tile programs of sm_80; test_other_head_dims_do_not_spill has it
 TARGETS = ["sm_80,sm_90a", pytest.param("sm_89", marks=pytest.mark.nightly)]
 
-# of each kind one: a mask and a function of the score, groups and a cut stream (simulators run
-# all of them; an operator has up to eleven images, 10 to 40 s of processor time)
-QUICK = ("prefill_windowed", "decode_gqa")
-NAMES = [
-    pytest.param(name, marks=[] if name in QUICK else pytest.mark.nightly) for name in ops.OPERATORS
-]
+# of each kind one: a mask, groups and a cut stream (simulators run all of them; an operator has up
+# to eleven images, 10 to 40 s of processor time)
+QUICK = ("prefill_causal", "decode_gqa")
+NAMES = nightly_if(lambda name: name not in QUICK, ops.OPERATORS)
 LOCAL = re.compile(r"\b(LDL|STL)\b")
 
 
@@ -73,19 +72,16 @@ def test_operator(name, targets, tmp_path):
             assert instruction in code, (target, instruction)
 
 
-@pytest.mark.parametrize("head", [
-    pytest.param(80, marks=pytest.mark.nightly), pytest.param(192, marks=pytest.mark.nightly), 256
-])  # fmt: skip
+@pytest.mark.nightly
+@pytest.mark.parametrize("head", [80, 192, 256])
 def test_other_head_dims_do_not_spill(head):
     """Those where tiles of the usual size would, the mask and function that take most with them."""
     bundle = compiled(ops.operator("prefill_windowed", head_dim=head, dtype="bf16"), "sm_89")
     assert all(kernel["spills"] == 0 for kernel in kernels(bundle))
 
 
-@pytest.mark.parametrize("name", [
-    "absmax_matmul",
-    *(pytest.param(n, marks=pytest.mark.nightly) for n in ("layer_norm_matmul", "performer")),
-])  # fmt: skip
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["absmax_matmul", "layer_norm_matmul", "performer"])
 def test_example_does_not_spill(name):
     (example,) = find([name])
     assert all(kernel["spills"] == 0 for kernel in kernels(compiled(example.build(), "sm_90a")))

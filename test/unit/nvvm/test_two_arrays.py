@@ -55,6 +55,7 @@ class Coming:
         assert word == WORD
 
 
+@pytest.mark.first_of_each("resident")
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("causal, group", [(False, 1), (False, 2), (True, 1)])
 @pytest.mark.parametrize("rows, cut", [(130, 64), (128, 192)])

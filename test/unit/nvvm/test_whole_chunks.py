@@ -77,14 +77,16 @@ def test_which_calls_have_rows_of_whole_chunks():
 @pytest.mark.parametrize(
     ("name", "knob", "rows"),
     [
-        ("rms_norm_matmul", "", 130),
-        ("rms_norm_matmul", "product_rows:64;product_columns:64", 70),
+        ("rms_norm_matmul", "", 130), ("layer_norm_matmul", "", 70),
         ("rms_norm_matmul", "product_rows:128;product_columns:192", 130),
-        ("layer_norm_matmul", "product_rows:64;product_columns:128", 70),
-        ("layer_norm_matmul", "product_rows:128;product_columns:128", 70),
-        ("rms_norm_matmul", "rows:64", 70),
-        ("rms_norm_matmul", "rows:16", 5), ("layer_norm_matmul", "", 70),
-        ("layer_norm_matmul", "rows:64", 70), ("layer_norm_matmul", "rows:16", 5),
+        ("rms_norm_matmul", "rows:16", 5),
+        *(pytest.param(*more, marks=pytest.mark.nightly) for more in (
+            ("rms_norm_matmul", "product_rows:64;product_columns:64", 70),
+            ("layer_norm_matmul", "product_rows:64;product_columns:128", 70),
+            ("layer_norm_matmul", "product_rows:128;product_columns:128", 70),
+            ("rms_norm_matmul", "rows:64", 70), ("layer_norm_matmul", "rows:64", 70),
+            ("layer_norm_matmul", "rows:16", 5),
+        )),
     ],
 )  # fmt: skip
 def test_products(name, knob, rows):

@@ -102,6 +102,7 @@ COMPILED = {
 }
 
 
+@pytest.mark.first_of_each("options")
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("options", COMPILED.values(), ids=COMPILED)
 @pytest.mark.parametrize(("queries", "keys"), [(33, 71), (71, 33), (1, 67)])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import neptune_mlir
 from neptune_mlir import ops
+from support.often import nightly_if
 
 
 def softmax(x):
@@ -142,7 +143,11 @@ def test_definition(name, rows, cols, seed):
         np.testing.assert_allclose(got, right, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", CASES)
+# each way to correct a row; test_zoo_programs.py has all of them
+QUICK = ("softmax", "two_level_softmax", "cross_entropy", "layer_norm_matmul", "absmax_matmul")
+
+
+@pytest.mark.parametrize("name", nightly_if(lambda name: name not in QUICK, CASES))
 def test_fused_at_any_size(name):
     case = CASES[name]
     compiled = neptune_mlir.compile(case.build())
@@ -153,8 +158,10 @@ def test_fused_at_any_size(name):
             np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5 * size)
 
 
-@pytest.mark.parametrize("name", ["softmax", "logsumexp", "variance", "layer_norm", "rms_norm",
-                                  "rms_norm_matmul"])  # fmt: skip
+@pytest.mark.parametrize("name", ["softmax", "rms_norm_matmul", *(
+    pytest.param(name, marks=pytest.mark.nightly)
+    for name in ("logsumexp", "variance", "layer_norm", "rms_norm")
+)])  # fmt: skip
 def test_sixteen_bit(name):
     case = CASES[name]
     compiled = neptune_mlir.compile(getattr(ops, name)(dtype="f16"))
@@ -182,7 +189,8 @@ def test_absmax_of_a_row_of_zeros():
     np.testing.assert_array_equal(scale, 1)
 
 
-@pytest.mark.parametrize("classes", [128, 150, 40])  # whole tiles, part of the last one, one tile
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("classes", [150, 128, 40])  # part of the last tile, whole ones, one
 def test_deep_products_apart(classes):
     draw = np.random.default_rng(classes)
     x, w = draw.standard_normal((37, 600)), draw.standard_normal((classes, 600)) / 25

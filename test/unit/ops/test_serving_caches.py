@@ -21,6 +21,7 @@ PAGE = 16
 LENGTHS = [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE]
 
 
+@pytest.mark.first_of_each("kind")
 @pytest.mark.parametrize(
     ("kind", "scales", "dtype"),
     [("e4m3", None, "f32"), ("e4m3", "token", "f32"), ("int8", "page", "f32"),

@@ -85,6 +85,7 @@ def test_zoo_of_any_shape(name):
         np.testing.assert_allclose(kernel(*arrays), wanted, rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.usefixtures("as_shipped")
 @pytest.mark.parametrize("name", ["softmax", *NAMES])
 def test_a_long_row_costs_what_it_has(name):

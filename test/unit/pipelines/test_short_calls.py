@@ -36,6 +36,7 @@ def taken_by(program: Any, is_meant: Callable[[Case], bool]) -> tuple[Any, list[
     return when, [len(p.launches) for p in (plan, sketched)]
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize(
     ("window", "calls"),
     [

@@ -68,6 +68,7 @@ def test_ways_that_share_a_tile_program_compile_it_once(monkeypatch):
 BATCH_NORM = (Path(__file__).parents[2] / "inputs/torch_batch_norm.mlir").read_text()
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "gfx942"])
 def test_reductions_over_several_axes(chip):
     """Each of the axes is short; together they were more than threads can hold."""

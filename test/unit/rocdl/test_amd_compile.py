@@ -22,6 +22,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.images import choose_images
 from neptune_mlir.targets.amd import amd
 from support.chips import amd_calls
+from support.often import nightly_if
 
 try:
     amdgcn.find_linker()
@@ -37,14 +38,12 @@ def code_of(bundle, image):
     return bundle.code[image["offset"] : image["offset"] + image["size"]]
 
 
-# of each kind one: a mask and a function of the score, groups of heads and a cut stream
-# (test_amd_kernels simulates all of them)
-QUICK = ("prefill_windowed", "decode_gqa")
+# groups of heads and a cut stream (test_amd_kernels simulates operators of each kind, and
+# test_instructions_that_matter compiles attention without that)
+QUICK = ("decode_gqa",)
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[] if name in QUICK else pytest.mark.nightly) for name in ops.OPERATORS
-])  # fmt: skip
+@pytest.mark.parametrize("name", nightly_if(lambda name: name not in QUICK, ops.OPERATORS))
 def test_the_ten_operators(name):
     """At their real size, for a chip of each kind: no scratch memory, and launched as planned."""
     bundle = built(ops.operator(name), "gfx942,gfx1100")
@@ -75,13 +74,15 @@ def _extent(name, argument, dimension):
 @pytest.mark.parametrize(
     ("target", "dtype", "instruction"),
     [
-        ("gfx90a", "bf16", r"v_mfma_f32_32x32x8_?bf16_1k"),
         ("gfx942", "f16", r"v_mfma_f32_32x32x8_f16"),
-        ("gfx950", "bf16", r"v_mfma_f32_32x32x16_bf16"),
         ("gfx1100", "bf16", r"v_wmma_f32_16x16x16_bf16"),
-        ("gfx1201", "f16", r"v_wmma_f32_16x16x16_f16"),
+        *(pytest.param(*other, marks=pytest.mark.nightly) for other in (
+            ("gfx90a", "bf16", r"v_mfma_f32_32x32x8_?bf16_1k"),
+            ("gfx950", "bf16", r"v_mfma_f32_32x32x16_bf16"),
+            ("gfx1201", "f16", r"v_wmma_f32_16x16x16_f16"),
+        )),
     ],
-)
+)  # fmt: skip
 def test_instructions_that_matter(target, dtype, instruction):
     source = Source.of(ops.attention(head_dim=64, dtype=dtype, causal=True))
     text, _ = emit_text(source.text, "test", target, None, None, "asm")

@@ -11,10 +11,11 @@ from support.chips.emulator import Emulator, Process, compiled, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "found")
 HEAD, ROWS, KEYS, TILE = 64, 20, 140, 64
-CHIPS = ["gfx942", *(pytest.param(chip, marks=pytest.mark.nightly)
-                     for chip in ("gfx90a", "gfx950", "gfx1100", "gfx1201"))]  # fmt: skip
+CHIPS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
 
+# test_amd_machine.py has rows of each kind, and of scores the simulators have them all
+@pytest.mark.nightly
 @pytest.mark.parametrize("chip", CHIPS)
 def test_masks_and_rows(chip, tmp_path):
     masks = hostile.masks(ROWS, KEYS, TILE)

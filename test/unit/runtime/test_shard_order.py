@@ -19,6 +19,7 @@ WINDOW = Form(300, {"i": -1, "j": 1}, {"i": -1, "j": 1}, {})
 CHIP = 132
 
 
+@pytest.mark.first_of_each("forms")
 @pytest.mark.parametrize("forms", [(CAUSAL,), (CAUSAL, WINDOW), ()])
 @pytest.mark.parametrize("rows, part, start", [
     (512, (0, 1024), 512), (300, (0, 700), 200), (128, (0, 128), 0), (512, (256, 900), 384),
