@@ -14,7 +14,7 @@ import pytest
 
 from support.effort import code_of
 from support.hostile_programs import Choices, Grammar
-from support.hostile_runs import attempt, described, keep, shrunk
+from support.hostile_runs import attempt, described, keep, once, shrunk
 
 pytestmark = pytest.mark.usefixtures("small_tiles")
 
@@ -124,6 +124,14 @@ def test_shrinking_keeps_what_matters():
     """Of all choices, those stay without which it does not fail."""
     best = shrunk([3, 1, 4, 1, 5, 9], lambda c: 9 in c and 4 in c)
     assert [k for k in best if k] == [4, 9] and len(best) <= 3
+
+
+def test_a_simulator_runs_once_for_inputs_of_one_content():
+    asked = []
+    run = once(lambda values: asked.append(values) or [values[0] + 1])
+    for value in (1.0, 1.0, 2.0):
+        assert run([np.full(3, value), np.ones(2)])[0][0] == value + 1
+    assert len(asked) == 2
 
 
 def test_a_failure_is_found_and_kept(tmp_path, monkeypatch):

@@ -84,8 +84,9 @@ Both are measured against the program in float64. The rule, for every result:
   is denormal in f32 has no more digits than there). The fused one may make what one of ROUNDINGS
   makes, and a NaN where that alone overflows, and float64 does not.
 * What is still wrong may be luck of the order of a sum that no move evens out: it is right beside
-  the worst of many orders of the program as written, those of elements too, if the bound holds on
-  average over inputs with their elements in other orders (`rearranged`). What one of these orders
+  the worst of many orders of the program as written, those of elements too (drawn ones, and those
+  by the sizes of one argument), if the bound holds on average over inputs with their elements in
+  other orders (`rearranged`). What one of these orders
   gives is right where another one leaves the range of its types. So is what it gives with exact
   sums where it leaves it with these: a number that needs the noise of a sum to stay in range (a
   variance of equal numbers, which is 0 with an exact mean, and what is divided by its root

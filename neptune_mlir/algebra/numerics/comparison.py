@@ -379,6 +379,12 @@ class Comparison:
         return np.asarray(np.divide(by_row, limit, out=np.zeros_like(by_row), where=by_row != 0))
 
     @property
+    def rows_over(self) -> list[int]:
+        """The rows that are over their bound, the worst one first."""
+        over = self._over_bounds()
+        return [int(k) for k in np.argsort(-over) if over[k] > self.within]
+
+    @property
     def near(self) -> Array:
         """Of each element whether its row is within WORSE times its bound."""
         if self.strangers or self.dtype not in EPSILON:

@@ -25,12 +25,13 @@ from neptune_mlir.algebra.numerics.programs import (
     Run,
     far_from_one,
 )
-from neptune_mlir.algebra.numerics.rearranged import Rearrangement, rearrangements
+from neptune_mlir.algebra.numerics.rearranged import Rearrangement, by_size, rearrangements
 
 AGAIN = 16  # runs that even out luck; more where these leave it close
 # Runs whose inputs move by parts of themselves, where a last place moves no rounding.
 FURTHER, PARTS = 64, (2.0**-18, 2.0**-14, 2.0**-10, FURTHEST)
 ELEMENTS = 32  # orders of elements, in which a program as written may be worse than in all others
+WORST = 4  # rows whose elements are put in order of their sizes
 DRAWS = 4  # of inputs of which none equal each other: two may move alike
 ROUNDINGS = 64
 
@@ -110,13 +111,15 @@ def _with_hidden(programs: Programs) -> Programs:
     fused program visits some of what a mask leaves out, beside what it does not."""
     assert programs.hiding is not None
     that = programs.hiding()
-    as_written = programs.fused, programs.unfused
 
     def staying(run: Run) -> Run:
         def call(arguments: Sequence[Any]) -> list[Array]:
-            known = zip(*(way(arguments) for way in as_written), strict=True)
-            lost = [np.logical_and.reduce([np.isnan(r) for r in of_each]) for of_each in known]
-            return [np.where(n, np.nan, r) for n, r in zip(lost, run(arguments), strict=True)]
+            found, written = run(arguments), programs.unfused(arguments)
+            lost = [np.isnan(u) > np.isnan(r) for u, r in zip(written, found, strict=True)]
+            if any(map(np.any, lost)):  # seldom, and a fused program may be slow (simulators)
+                fused = programs.fused(arguments)
+                lost = [n & np.isnan(r) for n, r in zip(lost, fused, strict=True)]
+            return [np.where(n, np.nan, r) for n, r in zip(lost, found, strict=True)]
 
         return call
 
@@ -229,8 +232,12 @@ def _rearranged(
     many = [arguments, *beside.further(1, found[0].runs)]
     for k, (comparison, other) in enumerate(zip(found, elsewhere, strict=True)):
         if not comparison.ok and not comparison.strangers:
-            rows = np.shape(programs.exact(arguments)[k])
-            within = [way.without(rows) for way in draws[:ELEMENTS]]
+            shape = np.shape(programs.exact(arguments)[k])
+            within = [way.without(shape) for way in draws[:ELEMENTS]]
+            for row in comparison.rows_over[:WORST]:
+                at = np.unravel_index(row, shape[:-1] or shape)
+                known = dict(zip(shape, map(int, at), strict=False))
+                within += by_size(arguments, within[0].of_extents, known)
             comparison.take_worst_order(_off_in_orders(programs, within, many, k))
             if not other.ok:
                 comparison.beside = other.excess

@@ -9,7 +9,7 @@ and float64 says whether they may be rearranged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,23 @@ class Rearrangement:
             if extent in of_extents:
                 found = np.take(found, of_extents[extent], axis)
         return found
+
+
+def by_size(
+    arguments: Sequence[Any], extents: Iterable[int], row: Mapping[int, int]
+) -> list[Rearrangement]:
+    """Orders in which the elements of an argument ascend, and descend, along each axis of one of
+    some extents. `row`: which element of the other axes is looked at, by their extents; the first
+    one of those that are not told."""
+    found = []
+    for values in map(np.asarray, arguments):
+        for axis, extent in enumerate(values.shape):
+            if extent in extents:
+                others = [n for k, n in enumerate(values.shape) if k != axis]
+                line = np.moveaxis(values, axis, -1)[tuple(row.get(n, 0) for n in others)]
+                up = np.argsort(line, kind="stable")
+                found += [Rearrangement({extent: up}), Rearrangement({extent: up[::-1]})]
+    return found
 
 
 def rearrangements(

@@ -52,6 +52,24 @@ def test_what_a_mask_hides_may_overflow():
         assert found.ok == right
 
 
+def test_a_fused_program_is_not_asked_where_the_program_as_written_makes_no_nan():
+    """On a simulator it is slow. As written where 0 times anything is 0, it is judged once more."""
+    exact = lambda x: x.sum(1)  # noqa: E731
+    calls = {}
+    for hides in (False, True):
+        asked = of(lambda x: exact(x) * 1.01, exact, exact)
+        run = asked.fused
+
+        def counted(values, run=run, hides=hides):
+            calls[hides] = calls.get(hides, 0) + 1
+            return run(values)
+
+        asked = replace(asked, fused=counted, reordered=lambda order, a=asked: a.unfused)
+        asked = replace(asked, hiding=(lambda a=asked: a) if hides else None)
+        assert not judge(asked, [np.random.default_rng(0).random((3, 8)) + 1])[0].ok
+    assert calls[True] <= 2 * calls[False]
+
+
 def test_a_row_that_no_input_moves_has_roundings_for_draws():
     """x / |x| is 1 whatever x is. The program as written happens to round it right."""
     ulp = EPSILON["f32"]

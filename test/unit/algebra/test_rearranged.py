@@ -12,7 +12,7 @@ from neptune_mlir.algebra.numerics.judge import judge
 from neptune_mlir.algebra.numerics.moves import jitter, moved_together
 from neptune_mlir.algebra.numerics.orders import EXACT, FURTHER_ORDERS
 from neptune_mlir.algebra.numerics.programs import Programs
-from neptune_mlir.algebra.numerics.rearranged import rearrangements
+from neptune_mlir.algebra.numerics.rearranged import by_size, rearrangements
 
 ULP, ORDER = EPSILON["f32"], FURTHER_ORDERS[2]
 X = np.sort(np.random.default_rng(0).random((3, 8)) + np.arange(8), 1)
@@ -100,6 +100,14 @@ def test_which_axes_may_be_rearranged():
     assert known(lambda x: np.tril(x), x[:, :3]) == set()
 
 
+def test_orders_by_size_are_those_of_one_row():
+    x = np.array([[1.0, 3.0, 2.0], [3.0, 1.0, 2.0]])
+    w = np.array([[2.0, 1.0], [2.0, 3.0], [2.0, 2.0]])
+    orders = [[*way.of_extents[3]] for way in by_size([x, w], {3}, {2: 1})]
+    assert orders == [[1, 2, 0], [0, 2, 1], [0, 2, 1], [1, 2, 0]]
+    assert not by_size([x, w], {5}, {})
+
+
 def test_a_zero_that_an_exponent_is_made_of_moves_beside_1():
     """exp(0) is 1, and has its last place."""
     zeros = np.zeros(50)
@@ -159,3 +167,12 @@ def test_an_order_of_all_elements_is_one_of_the_sums(written, right):
 
     of = programs(lambda x: off(x, 30.0), where_it_is_worse, total, lambda order, x: total(x))
     assert judge(of, [X])[0].ok == right
+
+
+def test_so_is_one_by_the_size_of_elements():
+    """Partial sums are largest where elements ascend or descend, which 32 draws do not."""
+    def where_it_is_worse(x):
+        return total(x) * (1 + ULP * 14.0 * (np.diff(x) < 0).all(1))
+
+    of = programs(lambda x: off(x, 30.0), where_it_is_worse, total, lambda order, x: total(x))
+    assert judge(of, [X])[0].ok
