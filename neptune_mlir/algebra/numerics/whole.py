@@ -51,6 +51,11 @@ NEAR_ENDS = (4, 2), 2.0**50  # a plan for inputs that hold larger numbers than t
 STEPS = 6  # of a program; of one with more of them, fewer rows, for each takes as much longer
 ONE_STEP = (1 << 20, 1)  # whatever the order is
 SEED = 11
+# Inputs are evaluated in so many parts. Of each part those are judged that are so far over their
+# bound, which is seldom luck: where one of them is wrong, nobody needs the other parts. What is
+# close to the bound, and mostly right, is judged of all parts together. What takes fewer calls than
+# this to evaluate has one part: judging takes longer there, and is cheaper together.
+PARTS, SURE, DEAR = 8, 8.0, 4
 RUNS = 64  # of one input, where rounding decides
 MARGIN = 0.8  # of the bound: other numbers than those tried here, in other orders, do worse
 CLOSE, MORE = 0.6, 256  # of the bound: such inputs are drawn again for each plan, for so many rows
@@ -342,15 +347,29 @@ class _Trial:
     ) -> tuple[str, set[str]]:
         """What is wrong on the first of these inputs on which something is; and the names of those
         that are close to their bound by their first run, or to the ends of the range."""
-        longer, many = LONGER[plan[1]], [case.arguments for case in cases]
-        fused = _Run(*self._steps, np.float32, plan, 0, longer)
-        programs = self._programs(fused)
-        three = [run.batch(many) for run in (fused, self._ways[longer][0], self._exact)]
-        self.rows = max(1, min(r[0].size // (r.shape[-1] if r.ndim > 2 else 1) for r in three[2]))
+        fused = _Run(*self._steps, np.float32, plan, 0, LONGER[plan[1]])
+        programs, right = self._programs(fused), set[int]()
+        times = -(-len(cases) // fused.most)
+        parts = min(PARTS, times) if times >= DEAR else 0
+        for k in range(parts):
+            wrong, _ = self._first_wrong(fused, programs, cases[k::parts], SURE, right)
+            if wrong:
+                return wrong, set()
+        wrong, excess = self._first_wrong(fused, programs, cases, MARGIN, right)
+        return wrong, set() if wrong else self._close(fused, cases, excess)
+
+    def _first_wrong(
+        self, fused: _Run, programs: Programs, cases: Sequence[hostile.HostileCall],
+        margin: float, right: set[int],
+    ) -> tuple[str, Array]:  # fmt: skip
+        """What is wrong on the first of the inputs that are over their bound by the margin; and how
+        far over it each one is by its first run. `right`: the cases that were judged to be so."""
+        many = [case.arguments for case in cases]
+        three = self._three(fused, many)
         asked = stacked(many), programs.arguments, three, programs.results
         excess = excess_at_once(*asked)
         odd = np.flatnonzero(excess >= STRANGE)
-        signs = self._ways[longer][SIGNS].batch([many[k] for k in odd])
+        signs = self._ways[fused.longer][SIGNS].batch([many[k] for k in odd])
         lacking, off = np.zeros(len(many), int), excess.copy()
         if odd.size:
             of_odd = [[r[odd] for r in way] for way in three]
@@ -358,14 +377,28 @@ class _Trial:
             of_inputs = [stack[odd] for stack in asked[0]]
             off[odd] = excess_of_numbers(of_inputs, asked[1], of_odd, signs, asked[3])
         names = [case.name for case in cases]
-        worst, first = worst_of(names, excess, lacking, off, MARGIN), 0
+        worst, first = worst_of(names, excess, lacking, off, margin), 0
         for count in JUDGED_TOGETHER:
-            some, first = [cases[k] for k in worst[first : first + count]], first + count
+            some = [cases[k] for k in worst[first : first + count] if id(cases[k]) not in right]
+            first += count
             of_each = judge_each(programs, [case.arguments for case in some])
             for case, found in zip(some, of_each, strict=True):
                 for result, comparison in zip(self._definition.results, found, strict=True):
                     if not comparison.ok:
-                        return f"'{result}': {comparison.verdict} (input '{case.name}')", set()
+                        why = f"'{result}': {comparison.verdict} (input '{case.name}')"
+                        return why, excess
+            right |= {id(case) for case in some}
+        return "", excess
+
+    def _three(self, fused: _Run, many: Sequence[Sequence[Any]]) -> list[list[Array]]:
+        return [run.batch(many) for run in (fused, self._ways[fused.longer][0], self._exact)]
+
+    def _close(
+        self, fused: _Run, cases: Sequence[hostile.HostileCall], excess: Array
+    ) -> set[str]:
+        """The names of inputs that are close to their bound, or to the ends of the range."""
+        three = self._three(fused, [case.arguments for case in cases])
+        self.rows = max(1, min(r[0].size // (r.shape[-1] if r.ndim > 2 else 1) for r in three[2]))
         close = (excess > CLOSE) | np.array([_vanishes(case.name) for case in cases])
         # At the ends of the range. Where they make no number, others may by their signs.
         one = np.array([_has_one(case.name) for case in cases])
@@ -374,7 +407,7 @@ class _Trial:
             lost = none & ~(_same(as_written, exact) & _same(exact, plain))
             known = np.isfinite(exact) & none
             close |= (_some(lost) & ~one) | _some(known)
-        return "", {case.name for case in itertools.compress(cases, close)}
+        return {case.name for case in itertools.compress(cases, close)}
 
 
 def _same(a: Array, b: Array) -> Array:
@@ -401,7 +434,7 @@ class _Run:
     def __post_init__(self) -> None:
         points = max(prod(step.extents) for step in self.steps)
         fewest = max(FEWEST, POINTS // points)
-        self._most = (
+        self.most = (  # inputs that are evaluated together
             ROUNDED * fewest if self.digits else max(fewest, min(LONG, TIMES * POINTS // points))
         )
         self._shared = _shared(self.steps)
@@ -419,7 +452,7 @@ class _Run:
         if all(id(arguments) in self.known for arguments in many):
             kept = [self.known[id(arguments)][1] for arguments in many]
             return stacked(kept)
-        parts = [self._part(many[k : k + self._most]) for k in range(0, len(many), self._most)]
+        parts = [self._part(many[k : k + self.most]) for k in range(0, len(many), self.most)]
         results = [np.concatenate(of_each) for of_each in zip(*parts, strict=True)]
         for k, arguments in enumerate(many):
             self.known[id(arguments)] = arguments, [r[k] for r in results]

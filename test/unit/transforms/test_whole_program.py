@@ -419,8 +419,8 @@ def sum_of(body, key="total"):
     return NestStep(key, "add", body, (4, 24), (0,))
 
 
-def test_sums_that_cancel_are_found():
-    """The rule itself: a variance multiplied out is no variance."""
+def variances():
+    """A program, the variance as written, and the same multiplied out, which is no variance."""
     at = T.index(0), T.index(1)
     x, n = T.read("x", *at), T.const(24.0)
     mean = T.make("div", T.read("sum", T.index(0)), n)
@@ -434,8 +434,36 @@ def test_sums_that_cancel_are_found():
                                        T.rename_axes(square, {})), (4,), (0,)),
     ]  # fmt: skip
     program = WholeProgram({"x": ((4, 24), "f32")}, {}, {"total": "f32"}, frozenset())
+    return program, written, expanded
+
+
+def test_sums_that_cancel_are_found():
+    program, written, expanded = variances()
     assert not wrong_values(program, written, program, written)
     assert "'total'" in wrong_values(program, written, program, expanded)
+
+
+def test_what_is_far_off_is_found_before_all_inputs_are_evaluated(monkeypatch):
+    program, written, expanded = variances()
+    evaluated = set[int]()
+
+    def part(self, many, part=whole._Run._part):
+        if self.steps is expanded and not self.digits:
+            evaluated.update(map(id, many))
+        return part(self, many)
+
+    monkeypatch.setattr(whole._Run, "_part", part)
+    monkeypatch.setattr(whole, "FEWEST", 4)
+    verdicts, counts = [], []
+    for points in (1 << 18, 1):  # all inputs are evaluated together; four of them are
+        monkeypatch.setattr(whole, "POINTS", points)
+        trial = whole._Trial(program, written, program, expanded)
+        cases = trial.cases(whole.SEED)
+        evaluated.clear()
+        verdicts.append(bool(trial.verdict(cases, (3, 1))[0]))
+        counts.append(len(evaluated & {id(case.arguments) for case in cases}) / len(cases))
+    assert verdicts == [True, True]
+    assert counts[0] == 1.0 and counts[1] <= 0.5
 
 
 def test_terms_that_cancel_in_each_element_are_tried():
