@@ -45,7 +45,8 @@ KNOWN: set[int] = set()
 # any sign; 196659: an infinity that a mask adds -inf to; 198537, 201188: luck of an order of sums;
 # 200231: what exponentials of 0 leave of 1; 208798: weights of few digits, hidden by what follows;
 # 300145: noise of one row overflows, that of another does not; 342023: deviations from a mean that
-# was large; 352401: what a factor makes of the least number.
+# was large; 352401: what a factor makes of the least number; 350831: a mask hides from a variance
+# what it is to normalise; 340046: weights that nearly sum to 1, over equal numbers.
 KEPT = (486, 654, 805, 875, 1130, 1933, 7183, 8044, 8272, 8319, 8439, 8585, 9693, 9799,
         20474, 21070, 31060, 40201, 40301, 40520, 41124, 41145, 50080, 60001, 60296, 60674, 61180,
         60718, 61586, 61962, 62341, 70395, 70432, 110020, 111692, 112534, 113311, 114068, 122594,
@@ -53,7 +54,7 @@ KEPT = (486, 654, 805, 875, 1130, 1933, 7183, 8044, 8272, 8319, 8439, 8585, 9693
         144505, 144630, 144255, 62504, 144850, 147116,
         147435, 157259, 160168, 161054, 162514, 163735, 163738, 164887, 165386, 168075,
         168077, 174015, 177698, 194929, 194962, 196659,
-        198537, 200231, 201188, 208798, 300145, 342023, 352401)  # fmt: skip
+        198537, 200231, 201188, 208798, 300145, 342023, 352401, 350831, 340046)  # fmt: skip
 
 
 def examine(choices: Choices, name: object, folder: Path, tries: int = 40) -> str:

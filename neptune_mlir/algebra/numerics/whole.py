@@ -73,6 +73,7 @@ CANCELLING = (
     "all floats: moves down at once (columns)",
 )  # fmt: skip
 LEFT, TURNS = (2.0, 6.0), 3
+EQUAL = "sums to nearly 1; exponents are equal"
 
 
 @dataclass(frozen=True)
@@ -297,7 +298,8 @@ class _Trial:
             return list(hostile.cases(*described, seed, of))
 
         base = made(CANCELLING) if self._cancellations else []
-        return [*made(only), *self._cancelling(base, seed, only)]
+        cancelling = self._cancelling(base, seed, only)
+        return [*made(only), *cancelling, *self._over_equal(given, seed, only)]
 
     def _of_plain(self, cases: Sequence[hostile.HostileCall]) -> list[Array]:
         """The results in float64 of the same inputs but for their floats, which are plain: what
@@ -341,6 +343,31 @@ class _Trial:
                     moved = rounded(middle * (1 + left), dtype)
                     arguments[place] = np.where(np.isfinite(moved), moved, arguments[place])
             yield from (hostile.HostileCall(name, tuple(of_call)) for name, of_call in calls)
+
+    def _over_equal(
+        self, given: Sequence[Array], seed: int, only: Collection[str] | None
+    ) -> Iterator[hostile.HostileCall]:
+        """Weights of both signs that sum to nearly 1, over exponentials that are all equal: what
+        is left of their difference from their weighted sum is a small number, the same in a row,
+        and times other differences it cancels."""
+        exponents = self._definition.exponents or frozenset()
+        equal = [
+            np.zeros_like(value) if name in exponents else value
+            for name, value in zip(self._definition.inputs, given, strict=True)
+        ]
+        for place, (key, (shape, dtype)) in enumerate(self._definition.inputs.items()):
+            name = f"{key}: {EQUAL}"
+            if not exponents or key in exponents or not is_float(dtype) or not shape:
+                continue
+            if only is None or name in only:
+                generator = np.random.default_rng([seed, *name.encode()])
+                values = generator.standard_normal(shape)
+                rows = (*shape[:-1], 1)
+                left = generator.choice((-1, 1), rows) * 2.0 ** -generator.uniform(*LEFT, rows)
+                values += (1 + left - values.sum(-1, keepdims=True)) / shape[-1]
+                arguments = [*equal]
+                arguments[place] = rounded(values, dtype)
+                yield hostile.HostileCall(name, tuple(arguments))
 
     def verdict(
         self, cases: Sequence[hostile.HostileCall], plan: tuple[int, int]
