@@ -128,6 +128,7 @@ def _with_hidden(programs: Programs) -> Programs:
     return replace(
         that, fused=programs.fused, unfused=staying(that.unfused), exact=staying(that.exact),
         reordered=lambda order: staying(reordered(order)), prepare=programs.prepare,
+        directed=[staying(run) for run in that.directed],
         most=programs.most, within=programs.within, rounded=programs.rounded,
     )  # fmt: skip
 
@@ -267,6 +268,7 @@ def _in_the_order(programs: Programs, way: Rearrangement) -> Programs:
     return replace(
         programs, fused=of(programs.fused), unfused=of(programs.unfused), exact=of(programs.exact),
         reordered=reordered and (lambda order: of(reordered(order))), ranged=ranged and of(ranged),
+        directed=[of(run) for run in programs.directed],
     )
 
 
@@ -313,6 +315,7 @@ def _judged(
     besides_it = beside.nearby, beside.apart, beside.shifted
     yield [(several, [programs.exact]) for several in besides_it] + _in_orders(programs, moved, 1)
     near, unequal, known = ([programs.exact(a) for a in several] for several in besides_it)
+    near += [run(arguments) for run in programs.directed]
     jitters = [programs.unfused_in(k)(a) for k, a in enumerate(moved, 1)]
     if odd and programs.reordered:
         jitters.append(programs.reordered(SIGNS)(arguments))

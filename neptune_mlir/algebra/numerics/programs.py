@@ -51,6 +51,8 @@ class Programs:
     rounded: tuple[str, ...] = ()
     # `ranged` by the number of another rounding, from 1
     otherwise: Callable[[int], Run] | None = None
+    # `exact` with each of its roundings down, and with each of them up
+    directed: Sequence[Run] = ()
     # all of these with the program as written where 0 times anything is 0
     hiding: Callable[[], Programs] | None = None
 

@@ -9,6 +9,10 @@ import pytest
 from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.judge import judge
 from neptune_mlir.algebra.numerics.programs import Programs
+from neptune_mlir.driver.kernel import Source
+from neptune_mlir.frontend import notation as N
+from neptune_mlir.runtime.rounding import WAYS
+from support.hostile_runs import programs_of
 
 
 def of(*functions):
@@ -103,3 +107,25 @@ def test_rows_that_are_noise_are_draws_of_each_other(spread, beside, right):
     fused = lambda values: [np.array([beside, np.nan])]  # noqa: E731
     of = Programs(fused, as_written, moment, ("f32",), ("f32",), ranged=moment)
     assert judge(of, [x])[0].ok == right
+
+
+def test_float64_knows_no_row_that_it_rounds_away():
+    """x + s is s in float64, too, and s is a difference of larger numbers, so that its last digits
+    are 0 and all sums of it exact: no last place of an input shows that x is gone."""
+    p = N.Program("rounded_away")
+    i, j = p.axis("i", 2), p.axis("j", 9)
+    x, large = (p.input(name, i, j, dtype="f32")[i, j] for name in ("x", "large"))
+    s = N.sum(large, j)
+    p.output(N.max(x + s - N.sum(x + s, j) / 9.0, j), i)
+    programs = programs_of(Source.of(p).text)
+    generator = np.random.default_rng(5)
+    x, large = generator.standard_normal((2, 2, 9)).astype(np.float32).astype(float)
+    large[:, 2:] = 0.0
+    large[0, :2] = 2.0**75, -(2.0**75) + 2.0**56
+    assert programs.exact([x, large])[0][0] == 0
+    of_rows = {0: True, 1: False}
+    for row, right in of_rows.items():
+        off = np.where(np.arange(2) == row, 1e9 if row == 0 else 1e-2, 0.0)
+        noisy = replace(programs, fused=lambda a, off=off: [programs.unfused(a)[0] + off])
+        (found,) = judge(noisy, [x, large])
+        assert found.ok == (right and bool(WAYS)), (row, found.verdict)
