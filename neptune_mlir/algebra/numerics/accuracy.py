@@ -91,7 +91,9 @@ Both are measured against the program in float64. The rule, for every result:
   sums where it leaves it with these: a number that needs the noise of a sum to stay in range (a
   variance of equal numbers, which is 0 with an exact mean, and what is divided by its root
   overflows) is luck.
-* A row that a last place of float64 moves by more than a quarter of an ulp is not compared.
+* A row that a last place of float64 moves by more than a quarter of an ulp is not compared. Nor is
+  one that moves so far where each rounding of float64 goes down, or up (`directed`): x + s is s in
+  float64, too, for s large enough, and where the last digits of s are 0 all sums of it are exact.
 """
 
 from __future__ import annotations

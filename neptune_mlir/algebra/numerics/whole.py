@@ -5,7 +5,8 @@ The stress test (`stress`) sees one chain, and what the chain reads is data to i
 chain may still turn its errors into more: a sum that cancels, a norm of what is 0 but for rounding,
 a variance that overflows into a root. So the program is judged once more from its arguments to its
 results, by row, with the inputs and the bound that `neptune run --check=hostile` has (`hostile`,
-`judge`). Everything is evaluated with NumPy on small extents, all inputs at once.
+`judge`), and some inputs more (`whole_inputs`). Everything is evaluated with NumPy on small
+extents, all inputs at once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from neptune_mlir.algebra.numerics.orders import SIGNS
 from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.algebra.numerics.remembered import remembered
 from neptune_mlir.algebra.numerics.steps import IN_ORDER, NestStep, Step, apart
-from neptune_mlir.algebra.terms import Term, is_float, leaves, walk
+from neptune_mlir.algebra.numerics.whole_inputs import CANCELLING, LEFT, cancellations, further
+from neptune_mlir.algebra.terms import Term, is_float, walk
 
 PLANS = ((3, 1), (5, 3))  # tile, chunks; each with other numbers
 # Rows that are cut in chunks are long, and what is close to the largest number in each of 29
@@ -65,62 +67,7 @@ SELDOM = 4  # times less often where an element is infinite or a NaN: other numb
 # fewer, up to so many times POINTS: loops over inputs are the innermost.
 POINTS, FEWEST, LONG, TIMES = 1 << 18, 16, 64, 4
 ROUNDED = 8  # times as many where sums are rounded step by step: values are few, and calls many
-# Inputs of which others are made: one is changed so that it nearly cancels what it is added to. So
-# much of it is left, in powers of 2; and so often it is made anew from what that gives.
-CANCELLING = (
-    "as given", "all floats: mean 1e+02", "all floats: moves up at once",
-    "all floats: moves down at once", "all floats: moves up at once (columns)",
-    "all floats: moves down at once (columns)",
-)  # fmt: skip
-LEFT, TURNS = (2.0, 6.0), 3
-EQUAL = "sums to nearly 1; exponents are equal"
-
-
-@dataclass(frozen=True)
-class Cancellation:
-    """An input that is added, in a sum, to something else, and that no loop of the sum changes:
-    x t + r may be summed up as x and r, and where they nearly cancel errors are of their size.
-
-    Attributes:
-        other: what it is added to, or subtracted from.
-        axes: those of the sum's nest that the input has.
-        sign: of the other one, where both are to be 0 together.
-    """
-
-    name: str
-    other: NestStep
-    axes: tuple[int, ...]
-    sign: float
-
-    def cancelling(self, values: Array) -> Array:
-        """The input, from the other one's values on several inputs of the program: about what is
-        in the middle of them."""
-        rest = [1 + k for k in range(values.ndim - 1) if k not in self.axes]
-        middle = np.median(values, axis=tuple(rest)) if rest else values
-        kept = sorted(self.axes)
-        order = [1 + kept.index(a) for a in self.axes]
-        return np.asarray(self.sign * middle.transpose(0, *order))
-
-
-def cancellations(steps: Sequence[Step], inputs: Collection[str]) -> list[Cancellation]:
-    found: dict[Any, Cancellation] = {}
-    for step in steps:
-        if not isinstance(step, NestStep) or step.combiner != "add":
-            continue
-        everywhere = tuple(range(len(step.extents)))
-        for n in (n for n in walk(step.body) if n.op in ("add", "sub")):
-            for own, other in (n.args, n.args[::-1]):
-                read = own.args[0] if own.op == "cast" else own
-                axes = tuple(i.attr for i in read.args if i.op == "index")
-                is_input = read.op == "read" and read.attr in inputs
-                if not is_input or not set(axes) <= set(step.axes) or not leaves(other, "read"):
-                    continue
-                key = f"{step.key} beside {read.attr}"
-                probe = NestStep(key, None, other, step.extents, everywhere)
-                if len(axes) == len(read.args) > 0:
-                    sign = -1.0 if n.op == "add" else 1.0
-                    found[read, other] = Cancellation(read.attr, probe, axes, sign)
-    return list(found.values())
+TURNS = 3  # how often an input is made anew from what it nearly cancels
 
 
 @dataclass
@@ -298,8 +245,8 @@ class _Trial:
             return list(hostile.cases(*described, seed, of))
 
         base = made(CANCELLING) if self._cancellations else []
-        cancelling = self._cancelling(base, seed, only)
-        return [*made(only), *cancelling, *self._over_equal(given, seed, only)]
+        more = further(inputs, self._definition.exponents, given, seed, only)
+        return [*made(only), *self._cancelling(base, seed, only), *more]
 
     def _of_plain(self, cases: Sequence[hostile.HostileCall]) -> list[Array]:
         """The results in float64 of the same inputs but for their floats, which are plain: what
@@ -343,31 +290,6 @@ class _Trial:
                     moved = rounded(middle * (1 + left), dtype)
                     arguments[place] = np.where(np.isfinite(moved), moved, arguments[place])
             yield from (hostile.HostileCall(name, tuple(of_call)) for name, of_call in calls)
-
-    def _over_equal(
-        self, given: Sequence[Array], seed: int, only: Collection[str] | None
-    ) -> Iterator[hostile.HostileCall]:
-        """Weights of both signs that sum to nearly 1, over exponentials that are all equal: what
-        is left of their difference from their weighted sum is a small number, the same in a row,
-        and times other differences it cancels."""
-        exponents = self._definition.exponents or frozenset()
-        equal = [
-            np.zeros_like(value) if name in exponents else value
-            for name, value in zip(self._definition.inputs, given, strict=True)
-        ]
-        for place, (key, (shape, dtype)) in enumerate(self._definition.inputs.items()):
-            name = f"{key}: {EQUAL}"
-            if not exponents or key in exponents or not is_float(dtype) or not shape:
-                continue
-            if only is None or name in only:
-                generator = np.random.default_rng([seed, *name.encode()])
-                values = generator.standard_normal(shape)
-                rows = (*shape[:-1], 1)
-                left = generator.choice((-1, 1), rows) * 2.0 ** -generator.uniform(*LEFT, rows)
-                values += (1 + left - values.sum(-1, keepdims=True)) / shape[-1]
-                arguments = [*equal]
-                arguments[place] = rounded(values, dtype)
-                yield hostile.HostileCall(name, tuple(arguments))
 
     def verdict(
         self, cases: Sequence[hostile.HostileCall], plan: tuple[int, int]
