@@ -20,7 +20,7 @@ from neptune_mlir.algebra.numerics.orders import ORDERS
 from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.driver.inputs import result_dtype, stored, to_float64
 from neptune_mlir.errors import NeptuneError
-from neptune_mlir.runtime.rounding import WAYS, rounded
+from neptune_mlir.runtime.rounding import each_way
 
 
 def three_ways(
@@ -74,15 +74,11 @@ def three_ways(
             options = {"vectorize": False, "order": order, "hide": hide}
             return native(compile_unfused(source.text, source.name, entry, **options))
 
-        def directed(way: int, values: Sequence[Any]) -> list[Any]:
-            with rounded(way):
-                return exact(values)
-
         return Programs(
             native(run), reordered(0) if hide else native(unfused), exact, arguments, results,
             exponents, reordered=reordered, ranged=None if "f64" in arguments else ranged,
             otherwise=None if "f64" in arguments else otherwise,
-            directed=[functools.partial(directed, way) for way in WAYS if "f64" not in arguments],
+            directed=[] if "f64" in arguments else each_way(exact),
         )  # fmt: skip
 
     return replace(programs(False), hiding=functools.cache(lambda: programs(True))), ""

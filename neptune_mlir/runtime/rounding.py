@@ -5,20 +5,26 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-# What <fenv.h> has for downwards and upwards; to the nearest is 0.
-_MODES = {"x86_64": (0x400, 0x800), "aarch64": (0x800000, 0x400000)}
+NEAREST = 0
+# Down and up in <fenv.h>: the two bits of a register that say it.
+_MODES = {"x86_64": (1 << 10, 2 << 10), "aarch64": (2 << 22, 1 << 22)}
 WAYS = _MODES.get(platform.machine(), ())
 
 
-@contextmanager
-def rounded(way: int) -> Iterator[None]:
-    """Round in one of WAYS, of which there may be none."""
+def each_way(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """A function with all of its roundings down, and with all of them up; none of the two on a
+    processor of which nobody knows how to say that."""
+    return [partial(_rounding, way, function) for way in WAYS]
+
+
+def _rounding(way: int, function: Callable[..., Any], *arguments: Any) -> Any:
     library = ctypes.CDLL(None)
     library.fesetround(way)
     try:
-        yield
+        return function(*arguments)
     finally:
-        library.fesetround(0)
+        library.fesetround(NEAREST)
