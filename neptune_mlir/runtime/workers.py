@@ -16,6 +16,7 @@ import functools
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,29 @@ _lock = threading.Lock()
 PAGE = 4096  # bytes; scratch memory has whole ones
 
 
+def _choose_variable() -> Callable[[bytes], bytes | None]:
+    """How a variable of the environment is read in each call: by C, which Python's `os.environ`
+    writes through to. (Asking that for what it has not raises an exception, and takes four times
+    as long.)"""
+    if os.name != "posix":
+        return lambda name: os.environ.get(name.decode(), "").encode() or None
+    read = ctypes.PyDLL(None).getenv
+    read.argtypes, read.restype = (ctypes.c_char_p,), ctypes.c_char_p
+    found: Callable[[bytes], bytes | None] = read
+    return found
+
+
+_variable = _choose_variable()
+
+
 def count() -> int:
     """How many threads to use: NEPTUNE_NUM_THREADS, else the CPUs this process may run on."""
-    chosen = os.environ.get("NEPTUNE_NUM_THREADS")
-    if chosen is None:
+    given = _variable(b"NEPTUNE_NUM_THREADS")
+    if given is None:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
+    chosen = given.decode(errors="replace")
     if not chosen.isdigit() or int(chosen) < 1:
         raise UsageError(f"NEPTUNE_NUM_THREADS is '{chosen}', not a positive number")
     return int(chosen)

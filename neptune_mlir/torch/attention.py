@@ -56,11 +56,11 @@ def attention(
         UsageError: tensors or options that do not fit together.
         InputError: a modifier that cannot be traced, or that does to the score what no kernel can.
     """
-    door = None
+    door, asked = None, (q, k, v)
     if score_mod is None and mask_mod is None and block_mask is None:
         if not torch.compiler.is_compiling() and (scale is None or type(scale) is float):
             door = "attention", scale, is_causal, enable_gqa, return_lse
-            made = again.last(door, (q, k, v))
+            made = again.last(door, asked)
             if made is not None:
                 return made if return_lse else made[0]
     k, v = _checked(q, k, v, enable_gqa)
@@ -72,7 +72,7 @@ def attention(
 
         return call_flex(q, k, v, score_mod, mask_mod, block_mask, scale, is_causal, return_lse)
     mods, captured = key_of_mods(q, k, score_mod, mask_mod, block_mask)
-    return dispatch(q, k, v, None, captured, mods, scale, is_causal, return_lse, door)
+    return dispatch(q, k, v, None, captured, mods, scale, is_causal, return_lse, door, asked)
 
 
 def masked_attention(
@@ -102,11 +102,12 @@ def masked_attention(
 def dispatch(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None,
     captured: list[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
-    door: tuple[Any, ...] | None = None,
+    door: tuple[Any, ...] | None = None, asked: tuple[torch.Tensor, ...] = (),
 ) -> Any:  # fmt: skip
     """The operation: directly where nothing looks on, else through torch's dispatcher. Where it is
     differentiated, it has the log-sum-exp, too, which its gradient is made of. `door` is under what
-    `again.last` finds such a call of q, k, v and the mask."""
+    `again.last` finds such a call by the tensors `asked`: those of the operation, over the same
+    memory, as the caller has them."""
     tensors = (q, k, v, mask, *captured)
     learns = again.learns(tensors)
     given = (q, k, v, mask, captured, mods, scale, is_causal, return_lse or learns)
@@ -119,7 +120,7 @@ def dispatch(
     else:
         made = op.run(*given)
         if door is not None:
-            again.note(door, (q, k, v) if mask is None else (q, k, v, mask))
+            again.note(door, asked)
     return tuple(made) if return_lse else made[0]
 
 

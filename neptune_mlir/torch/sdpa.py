@@ -108,8 +108,8 @@ def sdpa(
 ) -> torch.Tensor:  # fmt: skip
     """`torch.nn.functional.scaled_dot_product_attention`: ours, or torch's own."""
     door = "sdpa", scale, is_causal, enable_gqa, attn_mask is None
+    given = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
     if dropout_p == 0.0 and (scale is None or type(scale) is float):
-        given = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
         made = again.last(door, given)
         if made is not None:
             return made[0]
@@ -121,7 +121,8 @@ def sdpa(
         mask = None if attn_mask is None else attn_mask[(None,) * (4 - attn_mask.ndim)]
         factor = query.shape[-1] ** -0.5 if scale is None else float(scale)
         try:
-            return dispatch(query, key, value, mask, [], "", factor, is_causal, False, door)
+            options = "", factor, is_causal, False
+            return dispatch(query, key, value, mask, [], *options, door, given)
         except NeptuneError:  # a target or a shape that the compiler does not take
             pass
     return by_torch(

@@ -167,13 +167,14 @@ def calls_of(call):
 
 
 def test_host_cost(run):
-    """41, 48 and 7 functions took 10, 13 and 3 us beside other processes; planning calls 259."""
+    """41, 48 and 7 functions took 10, 13 and 3 us beside other processes; planning calls 259.
+    (Asking `os.environ` for a variable that is not set is six, and an exception.)"""
     x = rows(0)
     out = np.empty_like(x)
     again = calls_of(lambda: run(x))
-    assert len(again) < 55, again
+    assert len(again) < 45, again
     into = calls_of(lambda: run(x, out=out))
-    assert len(into) < 65, into
+    assert len(into) < 57, into
     prepared = calls_of(run.prepare(x, out=out))
     assert len(prepared) < 12, prepared
 

@@ -174,6 +174,26 @@ def test_what_stands_before_a_repeated_launch(whole, door, most):
     assert len(whole) == 1
 
 
+def test_tensors_that_the_operation_has_in_another_form_are_found_again(whole, signatures):
+    """A mask of fewer dimensions; keys and values of one batch for all."""
+    import neptune_mlir.torch as package
+
+    package.register()
+    try:
+        for seed in range(3):
+            q, k, v = tensors(seed)
+            mask = torch.randn(9, 9)
+            found = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=SCALE)
+            agree(found, wanted(q, k, v, mask))
+        assert len(signatures) == 1 == len(whole)
+    finally:
+        package.unregister()
+    for seed in range(3):
+        q, k, v = tensors(seed)
+        agree(attention(q, k[:1], v[:1], scale=SCALE), wanted(q, k[:1], v[:1]))
+    assert len(signatures) == 2 == len(whole)
+
+
 @pytest.mark.parametrize("door", [attention, by_operation])
 def test_what_ran_without_gradients_is_no_example_for_them(whole, signatures, door):
     q, k, v = (x.requires_grad_() for x in tensors())
