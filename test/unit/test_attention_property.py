@@ -102,7 +102,7 @@ def test_head_dims_and_types(kernels, number, length, seed):
 
 
 @common
-@given(st.sampled_from([1, 2, 5, 8]), lengths, lengths, st.integers(0, 2**32 - 1))
+@given(st.sampled_from([2, 5]), lengths, lengths, st.integers(0, 2**32 - 1))
 def test_grouped_heads(group, queries, keys, seed):
     program, compiled = kernel(head_dim=16, group=group, causal=True, softcap=5.0)
     rng = np.random.default_rng(seed)

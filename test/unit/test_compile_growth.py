@@ -157,8 +157,10 @@ def calls(work, most: float = float("inf")) -> int:
 
 @pytest.mark.parametrize(
     ("program", "size", "target"),
-    [(norms, 12, "cpu"), (softmaxes, 6, "cpu"), (sums_around, 16, "cpu"), (chain, 70, "cpu"),
-     (doubling, 130, "cpu"), (softmaxes, 6, "sm_80"), (chain, 70, "sm_80")],
+    [(softmaxes, 6, "cpu"), (doubling, 130, "cpu"), (chain, 70, "sm_80"),
+     *(pytest.param(*more, marks=pytest.mark.nightly) for more in (
+         (norms, 12, "cpu"), (sums_around, 16, "cpu"), (chain, 70, "cpu"),
+         (softmaxes, 6, "sm_80")))],
 )  # fmt: skip
 def test_growth(program, size, target):
     """Three times the program takes less than 5.5 times the calls, down to the target's code.

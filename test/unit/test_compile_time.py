@@ -73,6 +73,7 @@ def unit():
     return time.process_time() - started
 
 
+@pytest.mark.nightly
 def test_front_end(monkeypatch):
     """From text to LLVM IR, in a process that has imported everything."""
     text = Source.of(ops.operator(OPERATOR)).text

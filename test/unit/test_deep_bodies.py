@@ -71,6 +71,7 @@ def test_a_deep_body_on_a_cpu():
     assert len(kernel.explain()) < 50_000  # the tree has 2^300 nodes and more
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_deep_body_on_a_gpu(chip):
     assert neptune.compile(text_of(DEEP), chip).bundle.plan.launches

@@ -51,7 +51,7 @@ def emitted(capsys, program, level, target="sm_90a"):
 
 
 @pytest.mark.first_of_each()
-@pytest.mark.parametrize("level", ["target", "fused", "tile"])
+@pytest.mark.parametrize("level", ["tile", "fused", "target"])
 def test_every_program_is_shown(capsys, program, level):
     shown = emitted(capsys, program, level)
     parts = shown.out.split("// -----\n")

@@ -19,6 +19,7 @@ from neptune_mlir.transforms.gpu import keep_references
 from support.chips import simt
 from support.chips.run_kernels import Specialised
 from support.moving_scores import inputs
+from support.often import nightly_if
 
 HEAD, STREAM = 64, 64
 CHOICE = Choice(128, STREAM, resident=False)
@@ -122,6 +123,7 @@ def test_schedules(changes):
     check("rising", 300, replace(CHOICE, **changes), causal=True)
 
 
+@pytest.mark.first_of_each("blocks")
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("causal", [False, True])
 def test_resident_blocks(blocks, causal):
@@ -208,7 +210,16 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# head dims and sums of which others have a part
+LIKE_OTHERS = (
+    "head dim 128, bf16", "head dim 80", "head dims 40 and 72, padded",
+    "head dim 96, panels of 32 columns",
+    "head dim 256", "a product of standardized rows", "a loss of such a product",
+    "a product of scaled rows",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", nightly_if(lambda name: name in LIKE_OTHERS, PROGRAMS))
 def test_programs_as_users_compile_them(name):
     make, given, tolerance = (*PROGRAMS[name], 1e-3)[:3]
     program = make()

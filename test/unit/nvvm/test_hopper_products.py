@@ -61,6 +61,7 @@ def test_a_factor_computed_ahead():
     ]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_a_loss_of_deep_products_of_any_shape():
     """Tiles of classes in a loop, each a loop over the width: no spills, and ptxas serialises no
     matmul."""
@@ -87,6 +88,7 @@ def test_a_loss_of_deep_products():
     assert bundle.plan.launches[0].grid == (125, ["ceildiv", ["dim", 0, 0], 128])
 
 
+@pytest.mark.nightly
 def test_classes_that_do_not_fill_the_last_tile():
     bundle = compiled(ops.linear_cross_entropy(width=1024, classes=1000, dtype="f16"))
     image = bundle.facts["images"][0]
@@ -94,6 +96,7 @@ def test_classes_that_do_not_fill_the_last_tile():
     assert product["threads"] == 3 * 128 and product["spills"] == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "program",
     [

@@ -30,6 +30,7 @@ def program(name, chip):
     return programs_of(text.replace(f"4x{long}x", f"4x{short}x"), chip), int(short)
 
 
+@pytest.mark.first_of_each("name", "kind")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("name", SIZES)
@@ -46,6 +47,7 @@ def wrong_with(seed, chip):
     return f"program {seed}\n{described(choices.taken)}\n{found[0]}" if found else ""
 
 
+@pytest.mark.first_of_each("chip")
 @pytest.mark.parametrize("seed", range(QUICK))
 @pytest.mark.parametrize("chip", CHIPS)
 def test_hostile_program(chip, seed):

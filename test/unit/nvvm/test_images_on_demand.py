@@ -92,6 +92,7 @@ def call(images, shapes):
     return taken(images.bundle, shapes)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_calls_take_the_images_of_the_whole_bundle(name):
     whole = whole_bundle(name)

@@ -35,6 +35,7 @@ def not_assembled(monkeypatch):
     monkeypatch.setattr(ptxas, "assemble_without_spills", assembled)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.usefixtures("not_assembled")
 @pytest.mark.parametrize(("name", "vectors", "most"), [
     ("softmax", 0, 23), ("layer_norm", 2, 23), ("logsumexp", 0, 20),

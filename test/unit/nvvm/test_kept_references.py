@@ -64,6 +64,7 @@ def extra_products(kind, target, **settings):
     return (counts[0] - counts[1]) / PRODUCT[target.startswith("gfx")]
 
 
+@pytest.mark.first_of_each("kind")
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_that_move(kind, target):
@@ -78,6 +79,7 @@ def test_scores_that_move(kind, target):
         assert extra > 0
 
 
+@pytest.mark.first_of_each("kind")
 @pytest.mark.parametrize("kind", ["plain", "rising"])
 @pytest.mark.parametrize("window", [None, 20, 90])
 def test_rows_without_keys_in_the_first_tile(kind, window):

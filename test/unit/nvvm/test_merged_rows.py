@@ -96,7 +96,8 @@ def test_which_rows_have_kernels():
     assert kernel_of("latent", (16, "streamed")).kernels()  # no other test has these tiles
 
 
-@pytest.mark.parametrize("queries", [1, 3, 7])
+@pytest.mark.first_of_each("kind")
+@pytest.mark.parametrize("queries", [3, 1, 7])
 @pytest.mark.parametrize("kind", [*SHARED, (32, CHUNKS), (16, CHUNKS)])
 def test_causal(kind, queries):
     """Tiles that hold all rows, and not; rows that are no power of two."""
@@ -105,7 +106,8 @@ def test_causal(kind, queries):
     close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
 
 
-@pytest.mark.parametrize("kind", [SHARED[0], (16, CHUNKS)])
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("kind", [(16, CHUNKS), SHARED[0]])
 def test_numbers_of_each_head(kind):
     """Slopes and sinks, of which a kernel makes one for each row."""
     kernel = kernel_of("of heads", kind)

@@ -102,17 +102,17 @@ def mixed():
         ptxas.find_ptxas()
     except ToolError:
         pytest.skip("no ptxas here")
-    return built(ops.attention(head_dim=64, dtype="f16"), "sm_90a,gfx942")
+    return built(ops.attention(head_dim=64, dtype="f16"), "sm_80,gfx1100")
 
 
 def test_one_bundle_for_both_makers(mixed):
     again = Bundle.from_bytes(mixed.to_bytes())
     nvidia, *few, ours = again.facts["images"]  # `few`: for launches of few programs
-    assert few and ours["target"] == "gfx942"
-    assert {image["target"] for image in (nvidia, *few)} == {"sm_90a"}
-    assert choose_images(again.facts["images"], "sm_90") == [nvidia, *few]
-    assert choose_images(again.facts["images"], "gfx942") == [ours]
-    assert hsaco.read_notes(code_of(again, ours))[0].endswith("gfx942")
+    assert few and ours["target"] == "gfx1100"
+    assert {image["target"] for image in (nvidia, *few)} == {"sm_80"}
+    assert choose_images(again.facts["images"], "sm_86") == [nvidia, *few]
+    assert choose_images(again.facts["images"], "gfx1100") == [ours]
+    assert hsaco.read_notes(code_of(again, ours))[0].endswith("gfx1100")
     # the chips want other tiles, so the AMD image is launched with a plan of its own
     assert again.plan_of(ours) != again.plan == again.plan_of(nvidia)
 
