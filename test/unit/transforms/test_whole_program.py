@@ -124,8 +124,10 @@ def test_exponents_have_units_of_their_own():
     ids=["the larger one", "another", "their maximum"],
 )
 def test_weights_with_few_digits_are_divided_one_by_one(reference, fused):
-    """Where all are 26 times the least number, p y has the digits of y, and e y has not."""
-    found = [r for r in remarks_of(pooled(reference)) if ": alone, " in r]
+    """Where all are 26 times the least number, p y has the digits of y, and e y has not. (Exponents
+    that nothing limits lose it in the stress test already.)"""
+    lost = ": alone, ", "'any size while exponents rise"
+    found = [r for r in remarks_of(pooled(reference)) if any(name in r for name in lost)]
     assert bool(found) != fused
 
 
