@@ -50,6 +50,6 @@ def nightly_if(rare: Callable[[Any], bool], cases: Iterable[Any]) -> list[Any]:
 
 def often(inputs: Sequence[Path]) -> list[Any]:
     """Of the programs of test/inputs, which run on targets other than the CPU with each change:
-    those that say the same as others in other ops are nightly. `test_inputs.py` runs each on the
+    those that say the same as others in other ops are nightly. `test_inputs.py` runs them on the
     CPU with each change."""
     return nightly_if(lambda path: path.stem.startswith(SPELLINGS), inputs)

@@ -17,7 +17,7 @@ from neptune_mlir.frontend import notation as N
 from neptune_mlir.targets.amd import amd
 from neptune_mlir.transforms.fusion.inline_maps import MAX_OPS
 
-DEEP = 1500
+DEEP = 1100
 CHIPS = ("sm_80", "gfx1100")
 KIND = "tensor<4x64xf32>"
 STEPS = ("arith.addf {a}, {x}", "arith.mulf {a}, {c}", "arith.minimumf {a}, {p}",

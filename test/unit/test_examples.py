@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.often import nightly_if
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -16,7 +18,10 @@ def test_there_are_examples():
     assert EXAMPLES
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+# the others call in a process of their own what other tests call
+@pytest.mark.parametrize(
+    "path", nightly_if(lambda p: p.stem != "weighted_variance", EXAMPLES), ids=lambda p: p.stem
+)
 def test_example(path, tmp_path):
     found = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, text=True, capture_output=True, timeout=120,

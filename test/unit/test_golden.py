@@ -126,6 +126,7 @@ def test_failures_are_not_kept(golden, tmp_path):
             assert len(list((tmp_path / "kept").glob("*"))) == kept
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the two kinds of CPU are x86's")
 def test_records_of_one_program(tmp_path, monkeypatch):
     def record(name, cpu):

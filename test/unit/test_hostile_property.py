@@ -135,6 +135,7 @@ def test_a_simulator_runs_once_for_inputs_of_one_content():
     assert len(asked) == 2
 
 
+@pytest.mark.nightly  # test_planted_errors.py and test_fuzz_hostile.py find and keep some, too
 def test_a_failure_is_found_and_kept(tmp_path, monkeypatch):
     """The harness itself: a kernel whose numbers are off is noticed, and what is kept shows it."""
     from neptune_mlir.cli import main

@@ -58,6 +58,7 @@ def nearest(value, dtype):
     return np.asarray(value).astype(TYPES[dtype]).astype(np.float64)
 
 
+@pytest.mark.first_of_each("target")
 @pytest.mark.parametrize("dtype, value", [("bf16", 1.0), ("f16", 0.05)])
 @pytest.mark.parametrize("target", TARGETS)
 def test_many_small_numbers(target, dtype, value):
@@ -67,6 +68,7 @@ def test_many_small_numbers(target, dtype, value):
     assert np.abs(got - x.sum(1)) <= unit
 
 
+@pytest.mark.first_of_each("body", "target")
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("body, value, init, wanted", [
@@ -96,6 +98,7 @@ func.func @f(%x: tensor<20x300x{t}>, %w: tensor<300x16x{t}>) -> tensor<20x16x{t}
 """
 
 
+@pytest.mark.first_of_each("target")
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_products_of_matrices(target, dtype):

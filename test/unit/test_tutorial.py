@@ -38,9 +38,9 @@ def run_commands(text, capsys):
 
 @pytest.mark.parametrize(
     "name",
-    ["tutorial", "numerics", "embedding", "jax", "operators", "researchers",
+    ["tutorial", "numerics", "embedding", "operators", "researchers",
      *(pytest.param(name, marks=pytest.mark.nightly)
-       for name in ("pytorch", "serving", "gradients"))],
+       for name in ("pytorch", "serving", "gradients", "jax"))],
 )  # fmt: skip
 def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     if name in ("pytorch", "jax", "serving"):

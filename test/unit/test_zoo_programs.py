@@ -8,6 +8,7 @@ import pytest
 
 from neptune_mlir.driver import compiler
 from neptune_mlir.zoo import ULP, ZOO, GradientRow, examine, examine_gradient
+from support.often import nightly_if
 
 pytestmark = pytest.mark.usefixtures("as_shipped")
 
@@ -33,7 +34,13 @@ def test_fuses_proved_and_accurate(example, hard, monkeypatch):
     assert row.passes == 1 or row.note, "a second pass needs a reason"
 
 
-@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
+# test_proof.py has the obligations of all, and each compilation the stress test
+QUICK = ("softmax", "attention_causal", "layer_norm_matmul", "log_weighted_mean")
+
+
+@pytest.mark.parametrize(
+    "example", nightly_if(lambda e: e.name not in QUICK, ZOO), ids=lambda e: e.name
+)
 def test_fusions_survive_adversarial_inputs_and_z3(example):
     """(Z3 only where it is installed.)"""
     from neptune_mlir.algebra.numerics.stress import stress

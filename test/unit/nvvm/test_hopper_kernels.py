@@ -50,6 +50,7 @@ def check(kind, n, choice=CHOICE, heads=1, blocks=1, made=kernel_of, **settings)
     return kernel.blocks
 
 
+@pytest.mark.first_of_each("causal")
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("n", [1, 128, 333])
 def test_attention(n, causal):

@@ -47,6 +47,7 @@ def test_a_norm_before_a_product(tmp_path):
     assert "UTMALDG" in sass and not re.search(r"\b(LDL|STL)\b", sass)
 
 
+@pytest.mark.nightly
 def test_a_factor_computed_ahead():
     """A row at once, in registers; then a product of tiles that are both loaded."""
     bundle = compiled(ops.layer_norm_matmul(cols=4096, out=1024, dtype="f16"))

@@ -60,12 +60,12 @@ def asked(text, name):
 
 
 def begin(name):
-    return OnDemand.begin(name, lambda: Recipe(asked(text_of(name), name)))[0]
+    return OnDemand.begin(name, lambda: Recipe(asked(text_of(name), "<program>")))[0]
 
 
 @functools.cache
 def whole_bundle(name):
-    return compiler.compile_text(text_of(name), name, "sm_90a", None, None)
+    return compiler.compile_text(text_of(name), "<program>", "sm_90a", None, None)
 
 
 def taken(bundle, shapes):
@@ -127,8 +127,7 @@ def test_the_bundle_has_all():
     kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a")
     assert not kernel.cached
     bundle = kernel.bundle.to_bytes()
-    whole = compiler.compile_text(text_of("softmax"), "<program>", "sm_90a", None, None)
-    assert bundle == whole.to_bytes()
+    assert bundle == whole_bundle("softmax").to_bytes()
     kernel = neptune_mlir.compile(text_of("softmax"), "sm_90a")
     assert kernel.cached and kernel.bundle.to_bytes() == bundle
 

@@ -135,6 +135,7 @@ def test_queries_that_see_no_key():
     assert (kernel(q, k[:, :, :0], v[:, :, :0]) == 0).all()
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("kind", [(16, CHUNKS), (128, CHUNKS)])
 def test_masks_at_both_ends(kind):
     kernel = kernel_of("window", kind)
@@ -158,6 +159,7 @@ def test_rows_that_the_program_knows():
     close(kernel(q, k, v)[0], formula(q[0], k[0], v[0])[0])
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("kind", [(16, CHUNKS), (128, CHUNKS), (64, "streamed")])
 def test_pages(kind):
     """Lengths at the edges of pages; what no sequence uses is NaN, infinity and garbage."""

@@ -50,7 +50,8 @@ BODIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.first_of_each("name", "dtype")
+@pytest.mark.parametrize("target", ["gfx942", "sm_80"])
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("name", BODIES)
 def test_every_number(name, dtype, target):

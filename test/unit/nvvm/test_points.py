@@ -135,6 +135,7 @@ def compare(text, target, arguments):
     return [launch.kernel for launch in run.plan.launches]
 
 
+@pytest.mark.first_of_each("name")
 @pytest.mark.parametrize("target", CHIPS)
 @pytest.mark.parametrize("name", LEFT)
 def test_inputs(name, target):
@@ -152,7 +153,8 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("target", CHIPS)
+@pytest.mark.first_of_each("name")
+@pytest.mark.parametrize("target", CHIPS[::-1])
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_run_time_extents(name, target):
     compare(DYNAMIC[name], target, ARGUMENTS[name])

@@ -65,6 +65,7 @@ def test_a_mean_and_what_is_normalised_by_it_are_one_kernel():
     assert len(loads) == 1  # each row stays in registers
 
 
+@pytest.mark.first_of_each("name")
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "cross_entropy"])
 @pytest.mark.parametrize(("knob", "cols"), [("most:512", 311), ("most:256", 7), ("most:256", 256)])
 def test_rows_that_one_tile_has_all_of(name, knob, cols):
@@ -146,6 +147,7 @@ def test_which_calls_take_them():
     assert max(n for n in SHORT_ROWS if f"most:{n}" in lowered("cross_entropy")[1]) == 1024
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize("name", ["softmax", "rms_norm", "cross_entropy"])
 def test_few_and_long_rows_are_cut(name):
     run = close(name, CUT, 2, 8500)

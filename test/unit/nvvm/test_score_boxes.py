@@ -49,6 +49,7 @@ def f16(*shape):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float16)
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize(
     "name, queries, keys", [("global", 150, 200), ("causal", 130, 136), ("batches", 40, 264)]
 )

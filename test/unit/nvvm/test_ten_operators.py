@@ -25,9 +25,9 @@ except ToolError:
 # sm_89 has the instructions and tile programs of sm_80; test_other_head_dims_do_not_spill has it
 TARGETS = ["sm_80,sm_90a", pytest.param("sm_89", marks=pytest.mark.nightly)]
 
-# of each kind one: a mask, groups and a cut stream (simulators run all of them; an operator has up
-# to eleven images, 10 to 40 s of processor time)
-QUICK = ("prefill_causal", "decode_gqa")
+# simulators run all of them, and test_compile_time.py compiles one of decoding; an operator has up
+# to eleven images, 10 to 40 s of processor time
+QUICK = ("prefill_causal",)
 NAMES = nightly_if(lambda name: name not in QUICK, ops.OPERATORS)
 LOCAL = re.compile(r"\b(LDL|STL)\b")
 

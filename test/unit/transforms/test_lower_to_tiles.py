@@ -127,6 +127,7 @@ def check(
     return text
 
 
+@pytest.mark.first_of_each("mask")
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("ni", "nj", "dynamic"), [(37, 40, "bhij"), (65, 33, ""), (3, 127, "ij")])
 def test_masks(mask: str, ni: int, nj: int, dynamic: str) -> None:
