@@ -82,6 +82,13 @@ def test_numbers_of_keys_that_a_call_knows(keys):
     assert [b.pitch for b in made.plan.buffers] == [128, 1]
 
 
+@pytest.mark.parametrize("made", [lambda: kernel(True), kernel_of_any_length])
+def test_references_are_kept(made):
+    """Rounding weights to 8 bits compares numbers, and is no mask: warps try old references, and
+    multiply again on their own where these do not do."""
+    assert "nvvm.mma.sync" in str(made().module)
+
+
 def test_values_are_copied_with_keys_along_rows():
     copied, attention = kernel(False).plan.launches
     assert copied.kernel != attention.kernel
