@@ -491,8 +491,9 @@ LIKELY = Mark(
 )  # fmt: skip
 WIDENS = Attribute(
     "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
-    writers=("transforms.tiling.widen_factors",),
-    readers=("codegen.gpu.compute", "transforms.gpu.layout_factors"),
+    writers=("transforms.tiling.widen_factors",), readers=(
+        "codegen.gpu.compute", "transforms.gpu.keep_references", "transforms.gpu.layout_factors",
+    ),
 )  # fmt: skip
 NARROWS = Attribute(
     "narrows", TEXT, "linalg.generic", "the type in 8 bits that it rounds floats to, no more",
@@ -551,8 +552,7 @@ BOXED = Mark(
 WHOLE = Mark(
     "whole", MARK, "neptune.add_slice",
     "its tile begins at a multiple of its rows, and the result has room for all of it",
-    writers=("transforms.tiling.lower_to_tiles",),
-    readers=("transforms.hopper.sums_in_fragments",),
+    writers=("transforms.tiling.lower_to_tiles",), readers=("transforms.hopper.sums_in_fragments",),
 )  # fmt: skip
 IN_FRAGMENTS = Attribute(
     "in_fragments", NUMBERS, "scf.forall",

@@ -23,7 +23,7 @@ LONG, LONG_TRIANGLE, WORTH = 2 << 10, 8 << 10, 96
 # widths of results and factors whose streams are faster joined (registers of two groups hold them),
 # and the points from which on the narrow ones are with a diagonal (measured on an H200)
 JOINED_WIDTHS, JOINED_FROM = (64, 128), 2 << 10
-SPILLED = 96  # bytes of a thread that kernels for long streams may keep in memory
+SPILLED = 240  # bytes of a thread that kernels for long streams may keep in memory
 SECTOR = 16  # elements of 16 bits that memory gives at once
 TILE_BYTES = 208 << 10  # shared memory for the tiles of a block; results and barriers have the rest
 SHARED_BYTES = 227 << 10  # that a block can have

@@ -51,6 +51,7 @@ from neptune_mlir.dialects.attributes import (
     REFERENCES,
     STAGES,
     VIA,
+    WIDENS,
 )
 from neptune_mlir.dialects.op_names import RELEASE
 from neptune_mlir.ir.bindings import ir
@@ -372,10 +373,12 @@ def _moves_with_position(loop: Any) -> bool:
 
 
 def _computes(loop: Any, name: str) -> bool:
+    """Whether a tile op of a loop does; what only changes a type compares bits as well."""
     inner = (op.operation for op in loop.regions[0].blocks[0].operations)
     return any(
         x.operation.name == name
-        for op in inner if op.name == "linalg.generic"
+        for op in inner
+        if op.name == "linalg.generic" and not NARROWS.on(op) and not WIDENS.on(op)
         for x in op.regions[0].blocks[0].operations
     )  # fmt: skip
 

@@ -102,8 +102,8 @@ def live_ranges(
         last = _where(_all_nonnegative(some), last, first)
     full_from = first
     if begins:
-        whole = (between(n, ix.round_up) for n in low_full)
-        full_from = ix.minimum(last, ix.maximum(first, *whole))
+        end = last if anywhere else ix.round_up(last, size)  # so that tiles begin at multiples
+        full_from = ix.minimum(end, ix.maximum(first, *(between(n, ix.round_up) for n in low_full)))
     full_to = ix.maximum(full_from, between(ix.minimum(stop, *high_full), ix.round_down))
     if every:
         condition = _all_nonnegative(every)

@@ -89,3 +89,14 @@ def test_tiles_of_images(target):
     sizes = list(ir.DenseI64ArrayAttr(stream.operation.attributes["neptune.tile"]))
     elements = math.prod(n or whole for n, whole in zip(sizes, stream.domain, strict=True))
     assert elements <= TILE_WORDS[target != "cpu"]
+
+
+@pytest.mark.nightly
+def test_long_streams_are_worth_some_spilled_registers():
+    """The tiles that the shipped table has for long streams of 8-bit floats are in the bundle."""
+    text = Source.of(ops.e4m3_attention(head_dim=128, batch=1)).text
+    try:
+        bundle = compiler.compile_text(text, "test", "sm_90a", None, None)
+    except ToolError:
+        pytest.skip("no assembler here")
+    assert 0 < family.spilled(bundle) <= family.SPILLED
