@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -114,7 +115,10 @@ def exact(program, arguments):
                                for a in arguments))  # fmt: skip
 
 
-LIKE_OTHERS = ("causal", "gqa", "softcap", "alibi", "decode", "decode gqa", "decode of one head")
+LIKE_OTHERS = (
+    "causal", "gqa", "softcap", "alibi", "decode", "decode softcap", "decode gqa",
+    "decode of one head", "decode gqa of 20", "softmax", "rms norm", "variance",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", nightly_if(lambda name: name in LIKE_OTHERS, CASES))
@@ -156,6 +160,7 @@ def test_levels_above_code_need_none(monkeypatch):
     assert text.startswith("// other calls\n") and text.count("// calls where ") == 1
 
 
+@pytest.mark.first_of_each("target")
 @pytest.mark.parametrize(
     ("target", "options"), [("sm_80", {"warps": 2}), ("sm_80", {"warps": 4}), ("sm_90a", {})]
 )
@@ -165,6 +170,14 @@ def test_few_rows_on_several_warps(target, options):
     want = exact(program, arguments)
     got = run(program, arguments, target, **options).astype(np.float64)
     assert np.linalg.norm(got - want) <= 2e-3 * np.linalg.norm(want)
+
+
+@functools.cache
+def decoding():
+    """The plan of calls with one query and any lengths."""
+    source = Source.of(ops.operator("decode_gqa", batch=None))
+    module, _ = lower_text(source.text, "test", "sm_90a", None, "tile")
+    return Simulated(module, target="sm_90a").plan
 
 
 @pytest.mark.parametrize(
@@ -183,9 +196,7 @@ def test_few_rows_on_several_warps(target, options):
 )
 def test_programs_of_a_decode_step(batch, length, programs, join):
     """One of three joins has programs: that for 8 chunks, for 32, or for all there can be."""
-    source = Source.of(ops.operator("decode_gqa", batch=None))
-    module, _ = lower_text(source.text, "test", "sm_90a", None, "tile")
-    plan = Simulated(module, target="sm_90a").plan
+    plan = decoding()
     shapes = [(batch, heads, n, 128) for heads, n in ((64, 1), (8, length), (8, length))]
     grids = [math.prod(int(evaluate(e, shapes, [], 132)) for e in x.grid) for x in plan.launches]
     wanted = {"few": batch * 64, "some": batch * 64, "many": batch * 64 * 4}
@@ -194,14 +205,13 @@ def test_programs_of_a_decode_step(batch, length, programs, join):
 
 def test_programs_of_a_decode_step_on_a_smaller_chip():
     """The plan asks the device; at a launch, 2 programs for each of its multiprocessors."""
-    source = Source.of(ops.operator("decode_gqa", batch=None))
-    module, _ = lower_text(source.text, "test", "sm_90a", None, "tile")
-    launch = Simulated(module, target="sm_90a").plan.launches[0]
+    launch = decoding().launches[0]
     shapes = [(1, 64, 1, 128), (1, 8, 4096, 128), (1, 8, 4096, 128)]
     programs = [math.prod(int(evaluate(e, shapes, [], n)) for e in launch.grid) for n in (132, 66)]
     assert programs == [32 * 8, 16 * 8]
 
 
+@pytest.mark.first_of_each()
 @pytest.mark.parametrize(("head", "stages"), [(64, 5), (128, 3), (256, 2)])
 def test_tiles_under_way_where_rows_are_few(head, stages):
     """32 KiB of 32 keys and values, beside those that are computed with."""

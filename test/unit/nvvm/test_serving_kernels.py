@@ -4,6 +4,7 @@ table entries hold, with loads that run ahead of their iteration."""
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from dataclasses import replace
@@ -244,6 +245,14 @@ def test_each_row_has_a_tile_whatever_the_starts_are():
         np.testing.assert_allclose(cut(q, k, v, starts, starts), wanted, atol=2e-3)
 
 
+@functools.cache
+def short_ragged():
+    program = ops.ragged_attention(head_dim=16, group=4, dtype="f16").to_mlir()
+    module, _ = compiler.lower_text(program, "test", "sm_90a", None, "fused")
+    (case,) = short_parts(module)
+    return case
+
+
 @pytest.mark.parametrize(
     ("queries", "keys", "plain"),
     [([64] * 256, [64] * 256, True), ([256] * 64, [256] * 64, True), ([999], [999], True),
@@ -252,9 +261,7 @@ def test_each_row_has_a_tile_whatever_the_starts_are():
 )  # fmt: skip
 def test_short_sequences_share_tiles(queries, keys, plain):
     """And one has all, but not where those of few queries have many keys."""
-    program = ops.ragged_attention(head_dim=16, group=4, dtype="f16").to_mlir()
-    module, _ = compiler.lower_text(program, "test", "sm_90a", None, "fused")
-    (case,) = short_parts(module)
+    case = short_ragged()
     shapes = [(sum(queries), 8, 16), *[(sum(keys), 2, 16)] * 2, *[(len(queries) + 1,)] * 2]
     assert bool(evaluate(case.condition, shapes, (), 132)) == plain
 
