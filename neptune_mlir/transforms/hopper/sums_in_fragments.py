@@ -46,7 +46,9 @@ from neptune_mlir.transforms.registry import register
 @register("sums-in-fragments", "let what programs add up lie in memory as registers hold it")
 def sums_in_fragments(module: Any) -> None:
     for forall in foralls(module):
-        if not CONSUMERS.on(forall) or tuned(forall, "early", 0):
+        if not CONSUMERS.on(forall):
+            continue
+        if tuned(forall, "early", 0) and not tuned(forall, "adder", 0):
             continue
         added: dict[int, list[Any]] = {}
         for op in nested(forall.regions[0].blocks[0]):
