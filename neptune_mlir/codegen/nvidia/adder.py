@@ -88,7 +88,7 @@ class Adder:
         columns = layout.shape[1] * along // kernel.warps  # of a warp
         own = columns * fragments.ROWS * SIZE
         self.pieces = own, layout.shape[1] * fragments.ROWS * SIZE
-        memory.needs(array, BLOCK)
+        memory.needs(array, fragments.OF_LANE * SIZE)
         pointer = memory.address(
             replace(array, in_fragments=False), window,
             [s.mul(s.mod(warp, along), fragments.ROWS), 0],
