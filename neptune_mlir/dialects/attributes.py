@@ -558,7 +558,7 @@ IN_FRAGMENTS = Attribute(
     "in_fragments", NUMBERS, "scf.forall",
     "results that lie in memory as registers hold accumulators, by number",
     writers=("transforms.hopper.sums_in_fragments",),
-    readers=("analysis.fragments", "transforms.gpu.layout_stages"),
+    readers=("analysis.fragments", "codegen.nvidia.adder", "transforms.gpu.layout_stages"),
 )  # fmt: skip
 STAGE = Attribute(
     "stage", NUMBER, "an op of a pipelined loop",

@@ -113,6 +113,7 @@ class Choice:
         beside: how many eighths of a product's instructions are issued at its start, where others
             can be between the elements of arithmetic, or behind the stores of what groups exchange
             before another product starts; 0: all; 8: all, there behind.
+        adder: whether an idle warp adds what a group makes to sums that programs share.
     """
 
     rows: int
@@ -129,6 +130,7 @@ class Choice:
     late: int = ALL_LATE
     lefts: bool = False
     beside: int = 0
+    adder: bool = False
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)

@@ -183,11 +183,38 @@ def store_word(address: Any, word: Any, lane: Any) -> None:
 
 
 def load_word(address: Any, lane: Any) -> Any:
-    """Lane 0 reads a word of shared memory; the others get 0."""
+    """Lane 0 reads a word of shared memory; the others get 0.
+
+    The 0 is there for all: of a register that both sides of a condition write, the assembler keeps
+    what was there before, all through the loop around.
+    """
     return asm(
-        "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\n@!p mov.b32 $0, 0;\n"
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\nmov.b32 $0, 0;\n"
         "@p ld.shared.b32 $0, [$1];\n}",
-        "=r,r,r", [address, lane], ir.IntegerType.get_signless(32),
+        "=&r,r,r", [address, lane], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
+
+
+def store_address(place: Any, address: Any, thread: Any) -> None:
+    """Thread 0 writes a global address (i64) to shared memory."""
+    asm(
+        "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\n@p st.shared.b64 [$0], $1;\n}",
+        "r,l,r,~{memory}", [place, address, thread],
+    )  # fmt: skip
+
+
+def load_address(place: Any) -> Any:
+    """A global address (i64) in shared memory."""
+    kind = ir.IntegerType.get_signless(64)
+    return asm("ld.shared.b64 $0, [$1];", "=l,r,~{memory}", [place], kind)
+
+
+def is_somewhere(address: Any) -> Any:
+    """Whether an address that all lanes have is not 0, as all of them know."""
+    return asm(
+        "{\n.reg .pred p;\nsetp.ne.b64 p, $1, 0;\nvote.sync.all.pred p, p, -1;\n"
+        "selp.b32 $0, 1, 0, p;\n}",
+        "=r,l", [address], ir.IntegerType.get_signless(32),
     )  # fmt: skip
 
 
@@ -281,6 +308,23 @@ def _box_to_memory(
         f"@p {copy}.{rank}d.global.shared::cta{how}.bulk_group "
         f"[$0, {{{where}}}], [$1];\n}}\ncp.async.bulk.commit_group;",
         ",".join(["l", "r"] + ["r"] * rank), [tensor_map, source, *coordinates],
+    )  # fmt: skip
+
+
+def add_runs(
+    address: Any, source: Any, moved: Sequence[tuple[int, int]], size: int
+) -> None:  # fmt: skip
+    """One lane starts adding runs of so many bytes of f32 to memory, from shared memory: for each,
+    what to add to both addresses. (To an address below 2, nothing.)"""
+    adds = "\n".join(
+        "@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
+        f"[$0+{there}], [$1+{here}], {size};"
+        for there, here in moved
+    )
+    asm(
+        "{\n.reg .pred p;\nelect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 1, p;\n"
+        f"{adds}\n}}\ncp.async.bulk.commit_group;",
+        "l,r", [address, source],
     )  # fmt: skip
 
 

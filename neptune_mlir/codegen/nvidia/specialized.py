@@ -17,6 +17,7 @@ from neptune_mlir.analysis.tiles import (
     chooses_scalars,
     element_type,
     extent_multiple,
+    nested,
     read_generic,
     shape_of,
     tuned,
@@ -29,7 +30,8 @@ from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
 from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView
-from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows, vectors_ahead
+from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows
+from neptune_mlir.codegen.nvidia.adder import Adder
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
@@ -41,7 +43,7 @@ from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.turns import Turns
-from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors
+from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors, bring_next
 from neptune_mlir.dialects.attributes import (
     AHEAD,
     BOXED,
@@ -92,6 +94,8 @@ class SpecializedWriter(KernelWriter):
         self.again: Any = None  # of a loop whose products run on: whether one ran before
         self.lefts: dict[Any, LeftFactor] = {}  # in registers, of tiles that are loaded once
         self.issued = IssuedProducts()
+        # whether it adds to sums: registers hold nothing beside these, not what masks compare
+        self.adds = any(op.name == ADD_SLICE for op in nested(self.body))
 
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
@@ -168,9 +172,15 @@ class SpecializedWriter(KernelWriter):
             self._programs(self._consume, producing=False)
             if self.boxed is not None:
                 self.boxed.finish()
+            if self.adder is not None:
+                self.adder.finish()
             scf.YieldOp([])
         with s.scope(role.else_block):
             hopper.set_registers(producing, False)
+            if self.adder is not None:
+                there = s.less(warp, self.warps + 1 + self.groups)
+                with under(s, s.both(s.less(self.warps, warp), there)):
+                    self.adder.write(s.sub(warp, self.warps + 1))
             with under(s, s.less(warp, self.warps + 1)):
                 producer = Producer(self)
                 self.counted.begin(self)
@@ -209,8 +219,13 @@ class SpecializedWriter(KernelWriter):
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
         if array.in_fragments:
-            quad_rows.add_fragments(self, array, window, layout, values)
+            if self.adder is not None:
+                self.adder.add(array, window, layout, values)
+            else:
+                quad_rows.add_fragments(self, array, window, layout, values)
             return
+        if self.adder is not None:
+            self.adder.settle()
         if op.name == ADD_SLICE and self.boxed is not None:
             if self.boxed.may_add(op, array, window, layout):
                 self.boxed.add(array, window, layout, values)
@@ -240,6 +255,7 @@ class SpecializedWriter(KernelWriter):
         self.vectors = StagedVectors(self)
         self.vectors.place()
         self.staged, self.room = self._stage_results()
+        self.adder = Adder.of(self, self.staged, self.room)
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
         self.counted = Counted.of(self)
@@ -405,7 +421,7 @@ class SpecializedWriter(KernelWriter):
             self.tiles[op.results[0]] = self.vectors.load(op)
             return
         super()._load(op)
-        vectors_ahead.bring_next(self, op)
+        bring_next(self, op)
         value = op.results[0]
         tile = self.tiles[value]
         if not isinstance(tile, Pending) or len(shape_of(value)) != 1:
@@ -422,7 +438,11 @@ class SpecializedWriter(KernelWriter):
     def _generic(self, op: Any) -> None:
         self.exchange.reducing = op
         if not SKIPS_ONES.on(op):
+            threads = self.compute.threads
+            if self.adds and op.parent.name == "scf.for" and _asks_position(op):
+                self.compute.threads = staged_rows.recomputed(threads)
             super()._generic(op)
+            self.compute.threads = threads
             return
         s, g = self.s, read_generic(op)
         tiles = dict(zip(g.maps, map(self.tile, g.inputs), strict=False))
@@ -521,6 +541,11 @@ class SpecializedWriter(KernelWriter):
         results = list(branch.results)
         self.rings.bind(groups, results[len(kinds) :])
         self.bind(op.results, layouts, results)
+
+
+def _asks_position(op: Any) -> bool:
+    """Whether an element of a tile op depends on where it stands."""
+    return any(o.operation.name == "linalg.index" for o in op.regions[0].blocks[0].operations)
 
 
 # ops that other kernels do not have, and those that are something else here

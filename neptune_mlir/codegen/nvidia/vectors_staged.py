@@ -7,6 +7,11 @@ and the second level's latency in each iteration. So each warp copies the vector
 iteration to a place of its own (two, in turns), a number a lane, and reads its columns there when
 its arithmetic comes to them: they take no registers meanwhile. Where a tile may end early, it
 copies what exists of this iteration's, and waits when it reads them.
+
+Without room there the numbers come from global memory to registers. Each iteration reads other
+ones, so the first-level cache has none of them, and all warps wait for the second level. So an
+iteration asks for the elements of the next one (`bring_next`): an instruction of each warp, which
+reads nothing and never fails.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import load_window
+from neptune_mlir.analysis.tiles import load_window, multiple_of, owner, tuned
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.gpu.tile_forms import Pending
 from neptune_mlir.codegen.nvidia import hopper
@@ -26,6 +31,7 @@ from neptune_mlir.transforms.gpu.layout_stages import added_panels, step_of
 from neptune_mlir.transforms.hopper.vector_loads import (
     NUMBER,
     PLACES,
+    moves_with,
     place_bytes,
     places_of_warps,
     staged_vectors,
@@ -74,11 +80,14 @@ class StagedVectors:
         other = s.add(base, s.mul(s.sub(1, parity), size * NUMBER))
 
         def numbers(window: Any, place: Any) -> Iterator[tuple[Any, Any, Any]]:
-            lanes = kernel.target.wave
-            for k in range(0, size, lanes):
+            lanes, memory = kernel.target.wave, kernel.memory
+            start = memory.address(array, window, [kernel.threads.lane])
+            each = s.op("arith.muli", [array.strides[at], s.constant(NUMBER, s.i64)], s.i64)
+            for k in range(0, size, lanes):  # an address, and distances from it
                 n = s.add(kernel.threads.lane, k)
-                target = kernel.memory.shared_pointer(s.add(place, s.mul(n, NUMBER)))
-                yield n, kernel.memory.address(array, window, [n]), target
+                target = memory.shared_pointer(s.add(place, s.mul(n, NUMBER)))
+                behind = s.op("arith.muli", [each, s.constant(k, s.i64)], s.i64)
+                yield n, memory.offset_pointer(start, behind, start.type), target
 
         hopper.converge()
         if window.valid[0] is not None:  # what is left over: what exists of it, and no next one
@@ -127,3 +136,28 @@ class StagedVectors:
             kind = s.f32 if count == 1 else ir.VectorType.get([2], s.f32)
             value = memory.load_element(pointer, kind, NUMBER * count)
             yield from [value] if count == 1 else memory.unpack(value, 2, s.f32)
+
+
+def bring_next(writer: SpecializedWriter, op: Any) -> None:
+    """Ask for what a load of a vector in a loop will load next, if it moves with the loop. (Loads
+    in front of products, choice `early`, need no help.)"""
+    loop, found = op.parent, load_window(op.results[0], writer.forall)
+    if loop.name != "scf.for" or tuned(writer.forall, "early", 0):
+        return
+    if found is None or len(found.shape) != 1 or found.pages is not None:
+        return
+    step, (place,) = owner(loop.operands[2]), found.dims
+    variable = loop.regions[0].blocks[0].arguments[0]
+    known = step is not None and step.name == "arith.constant"
+    if not known or not moves_with(found.offsets[place], variable):
+        return
+    s, window, size = writer.s, writer.window(found), found.shape[0]
+    offsets = list(window.offsets)
+    offsets[place] = s.add(offsets[place], multiple_of(loop.operands[2]))
+    # (Left alone, the address stays in registers through the loop, and others are spilled.)
+    lane = hopper.unknown(s.value(writer.threads.lane, s.i32))
+    lanes = writer.target.wave
+    mine = s.mul(s.op("arith.index_cast", [lane], s.index), -(-size // lanes))
+    mine = mine if size % lanes == 0 else s.mod(mine, size)
+    there = replace(window, offsets=tuple(offsets))
+    hopper.bring_near(writer.memory.address(writer.arrays[found.tensor], there, [mine]))

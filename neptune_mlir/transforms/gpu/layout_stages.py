@@ -90,8 +90,9 @@ def added_panels(forall: Any) -> int:
     """Panels of f32 that a warp of a group stages of what its program adds to other programs'
     sums, at most: 16 rows, all columns or those of its group."""
     found = [0]
+    from_registers = IN_FRAGMENTS.on(forall) and not tuned(forall, "adder", 0)
     for op in nested(forall.regions[0].blocks[0]):
-        if op.name == ADD_SLICE and not IN_FRAGMENTS.on(forall):
+        if op.name == ADD_SLICE and not from_registers:
             rows, columns = shape_of(op.operands[0])
             found.append(-(-columns * rows // (GROUP_ROWS * CONSUMERS.of(forall) * F32_PANEL)))
     return max(found)

@@ -216,7 +216,9 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
         if not wide and not few and shape.light and not masks:
             return Choice(128, 2 * PANEL, late=0, slots=2, beside=beside)
         if wide:
-            return Choice(128, PANEL, keeps=not few, late=0, early=True, beside=beside)
+            return Choice(
+                128, PANEL, keeps=not few, late=0, early=True, beside=beside, adder=True
+            )
         return Choice(128, PANEL, keeps=not few, late=1)
     fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2

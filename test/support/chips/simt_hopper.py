@@ -19,11 +19,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from neptune_mlir.algebra.numerics.float8 import float8_values
+from neptune_mlir.codegen.nvidia.adder import FIRST_BARRIER
 from support.chips import simt
 from support.chips.simt_ops import Body, Kernel, Op
 from support.chips.simt_parts import (
@@ -38,6 +40,7 @@ from support.chips.simt_parts import (
 )
 
 GROUP = 128  # threads
+ASM = "llvm.inline_asm"
 DEEP = {"tf32": 8, "e4m3": 32}  # columns of a factor in 32 bytes, where they are not 16
 _QUAD, _LANE = np.arange(GROUP) % 4, np.arange(GROUP) % 32 // 4
 FIRST_ROW = np.arange(GROUP) // 32 * 16 + _LANE  # of those that a thread of a group holds
@@ -62,6 +65,8 @@ class HopperBlock(simt.Block):
         self.apart: list[set[int]] = [set() for _ in range(kernel.threads // GROUP)]
         self.producer: Producer | None = None
         self.producing = False
+        self.adder: Any = None  # warps that add what groups stage: a role of their own
+        self.adding = False
         self.come: dict[int, int] = {}  # threads at named barriers
         # of each warp's products that were not waited for: first and last byte of what they read
         self._reads: list[tuple[int, int]] = []
@@ -119,7 +124,12 @@ class HopperBlock(simt.Block):
     # ---- roles
 
     def _scf_if(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
-        """Where producer and consumers part, they run in turn."""
+        """Where producer and consumers part, they run in turn; with them, warps that add."""
+        adds = (_text(o) for o in op.regions[0].ops if o.name == ASM)
+        if self.producing and self.adder is None and any("bar.arrive $0" in text for text in adds):
+            self.adder = Producer(lambda: self.run(op.regions[0], mask & operands[0]) and None)
+            self._let_adder_go_on()
+            return None
         if len(op.regions) < 2 or not self._is_producer(op.regions[1]):
             return super()._scf_if(op, operands, mask)
         consumers, producer = op.regions
@@ -129,11 +139,20 @@ class HopperBlock(simt.Block):
             self._let_producer_go_on()
             self.run(consumers, mask & operands[0])
         except BaseException:
-            with contextlib.suppress(BaseException):
-                self.producer.end()
+            for role in filter(None, (self.adder, self.producer)):
+                with contextlib.suppress(BaseException):
+                    role.end()
             raise
+        if self.adder is not None:
+            self._let_adder_go_on()
+            self.adder.end()
         self.producer.end()
         return None
+
+    def _let_adder_go_on(self) -> None:
+        self.adding = True
+        self.adder.go_on()
+        self.adding = False
 
     def _let_producer_go_on(self) -> None:
         if self.producer is not None and not self.producing:
@@ -146,7 +165,7 @@ class HopperBlock(simt.Block):
         if body is None or not body.ops:
             return False
         first = body.ops[0]
-        return first.name == "llvm.inline_asm" and "setmaxnreg.dec" in _text(first)
+        return first.name == ASM and "setmaxnreg.dec" in _text(first)
 
     # ---- inline PTX
 
@@ -292,12 +311,32 @@ class HopperBlock(simt.Block):
 
     def _come(self, text: str, operands: Any, mask: np.ndarray) -> None:
         found = re.match(r"bar\.(sync|arrive) (\d+), (\d+);", text)
-        if found is None:  # turns: whose they are is a value
+        if found is None:
+            self._come_to(operands[0], text, mask)
             return
         kind, number, wanted = found[1], int(found[2]), int(found[3])
         self.come[number] = self.come.get(number, 0) + int(mask.sum())
         if kind == "sync":  # the others have come: all in lockstep, or the producer before
             assert self.come.pop(number) == wanted, "a barrier that some threads do not reach"
+
+    def _come_to(self, numbers: np.ndarray, text: str, mask: np.ndarray) -> None:
+        """Threads come to barriers of which each warp says which: those of warps that add. (Turns
+        have others: all groups run in lockstep, so nothing is asked of these.)"""
+        ours = {int(n): int((numbers[mask] == n).sum()) for n in set(numbers[mask])}
+        wanted = int(re.findall(r"\$0, (\d+);", text)[0])
+        if max(ours) < FIRST_BARRIER:
+            return
+        for number, count in ours.items():
+            self.come[number] = self.come.get(number, 0) + count
+        while "sync" in text and any(self.come[n] < wanted for n in ours):
+            if self.adding:
+                self.adder.pass_turn()
+            else:
+                before = dict(self.come)
+                self._let_adder_go_on()
+                assert self.come != before, "a barrier that some threads do not reach"
+        for number in ours if "sync" in text else ():
+            assert self.come.pop(number) == wanted, "threads come twice"
 
     # ---- the copy engine's stores
 
@@ -318,20 +357,52 @@ class HopperBlock(simt.Block):
             tensor_map = self.maps.made[number]
             assert start % 1024 == 0
             assert not self.fresh[start : start + tensor_map.bytes].any()
-            self.boxes[warp].append((tensor_map, where, start, adds))
+            self.boxes[warp].append(partial(self._write_box, tensor_map, where, start, adds))
             self.stored += 1
+
+    def _write_box(self, tensor_map: TensorMap, where: list[int], start: int, adds: bool) -> None:
+        target, exists, there = tensor_map.rows(where)
+        rows = self.shared[swizzled(start, len(target), tensor_map.row)]
+        if adds:
+            old = self.memory.heap[np.where(exists, target, 0)[:, None] + np.arange(there)]
+            rows = rows[:, :there].copy()
+            rows = (rows.view(np.float32) + old.view(np.float32)).view(np.uint8)
+        self.memory.heap[target[exists][:, None] + np.arange(there)] = rows[exists, :there]
+
+    def _add_runs(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        assert "elect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 1, p;\n@p" in text, text
+        runs = re.findall(r"\[\$0\+(\d+)\], \[\$1\+(\d+)\], (\d+);", text)
+        for warp in self._warps(mask):
+            lanes = np.arange(self.threads) // 32 == warp
+            address, source = (self._one(v, lanes) for v in operands)
+            for there, here, size in (map(int, run) for run in runs if address > 1):
+                assert (address + there) % 16 == (source + here) % 16 == size % 16 == 0
+                assert not self.fresh[source + here : source + here + size].any()
+                self.boxes[warp].append(
+                    partial(self._add_run, address + there, source + here, size)
+                )
+
+    def _add_run(self, address: int, source: int, size: int) -> None:
+        sums = self.memory.heap[address : address + size].view(np.float32)
+        sums += self.shared[source : source + size].view(np.float32)
 
     def _await_boxes(self, text: str, operands: Any, mask: np.ndarray) -> None:
         for warp in self._warps(mask):
-            for tensor_map, where, start, adds in self.boxes[warp]:
-                target, exists, there = tensor_map.rows(where)
-                rows = self.shared[swizzled(start, len(target), tensor_map.row)]
-                if adds:
-                    old = self.memory.heap[np.where(exists, target, 0)[:, None] + np.arange(there)]
-                    rows = rows[:, :there].copy()
-                    rows = (rows.view(np.float32) + old.view(np.float32)).view(np.uint8)
-                self.memory.heap[target[exists][:, None] + np.arange(there)] = rows[exists, :there]
+            for write in self.boxes[warp]:
+                write()
             self.boxes[warp].clear()
+
+    def _store_address(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        place, address, thread = operands
+        for k in np.flatnonzero(mask & (thread == 0)):
+            self.shared[place[k] : place[k] + 8] = simt.to_bytes(address, "i64")[k]
+
+    def _load_address(self, text: str, operands: Any, mask: np.ndarray) -> Any:
+        raw = self.shared[np.where(mask, operands[0], 0)[:, None] + np.arange(8)]
+        return simt.from_bytes(raw, "i64")[:, 0]
+
+    def _is_somewhere(self, text: str, operands: Any, mask: np.ndarray) -> Any:
+        return (operands[0] != 0).astype(np.int32)
 
     # ---- products of warp groups
 
@@ -478,6 +549,10 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "wgmma.fence": HopperBlock._nothing,
     "atom.global.inc": HopperBlock._count,
     "st.shared.b32": HopperBlock._store_word,
+    "st.shared.b64": HopperBlock._store_address,
+    "ld.shared.b64": HopperBlock._load_address,
+    "setp.ne.b64 p, $1, 0;\nvote.sync": HopperBlock._is_somewhere,
+    "cp.reduce.async.bulk.global": HopperBlock._add_runs,
     "ld.shared.b32": HopperBlock._load_word,
     "fence.proxy.async": HopperBlock._publish,
     "cp.async.bulk.wait_group.read 0": HopperBlock._await_boxes,

@@ -167,3 +167,16 @@ def test_zeros_are_made_in_front():
 def test_a_bias_that_learns_keeps_two_streams():
     found = next(RaisedProgram(biased().to_mlir(), "test").lowerings("sm_90a", nvvm.ways("sm_90a")))
     assert "neptune.add_slice" not in str(found.module)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("head_dim", "causal", "most"), [
+    (128, True, 0), (128, False, 0), (64, False, 0), (64, True, 96), (256, True, 0),
+])  # fmt: skip
+def test_spills(head_dim, causal, most):
+    """Words from the queue of programs, positions that masks compare and addresses of vectors take
+    no registers through the loops of one stream."""
+    _, program = neptune.vjp(ops.attention(head_dim=head_dim, causal=causal, dtype="f16"))
+    facts = neptune.compile(program, target="sm_90a").facts
+    found = [k["spills"] for image in facts["images"] for k in image["kernels"].values()]
+    assert found and max(found) <= most

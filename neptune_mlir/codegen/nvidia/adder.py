@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A warp for each group that adds what the group makes to sums in memory.
+
+    group g                                   warp g behind the producer
+    wait: the staged tile was read            say: it may be written
+    store 16 bytes a lane and block           wait: a tile is staged at an address
+    say: staged; its address                  fence, start the copy engine's additions
+    go on                                     wait until they have read it, say so, again
+
+A group that starts additions itself waits for its fence and for the copy engine to take its orders,
+at the end of an iteration where nothing is left of a product to wait beside. Tiles in fragments
+(`analysis.fragments`) lie in shared memory as they do in memory: 512 bytes of a warp in order, no
+bank twice. The order is of this thread's stores, the barrier, the other warp's fence, the copy.
+
+Both wait at named barriers, which the chip counts: neither has to know how often they met. The
+address is in shared memory; 0 ends the warp, and NONE asks for nothing: where a group is to stage
+its results at the same place, the tile must have been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from neptune_mlir.analysis import fragments
+from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.analysis.tiles import Window, tuned
+from neptune_mlir.codegen.gpu.memory import Array
+from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.staged_rows import recomputed
+from neptune_mlir.dialects.attributes import IN_FRAGMENTS
+from neptune_mlir.ir.bindings import scf
+from neptune_mlir.targets.warp_groups import GROUP_WARPS, STAGED
+from neptune_mlir.transforms.gpu.layout_stages import added_panels
+
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+MOST_GROUPS = GROUP_WARPS - 1  # warps that the producer leaves idle
+FIRST_BARRIER = 8  # of the named ones; those below are the consumers'
+NONE = 1  # an address of nothing
+SIZE = 4  # bytes of a sum
+BLOCK = fragments.ROWS * fragments.COLUMNS * SIZE
+
+
+class Adder:
+    """The warps of one kernel; `staged` is the offset of `room` panels for each consumer warp."""
+
+    def __init__(self, kernel: SpecializedWriter, staged: int, room: int):
+        self.kernel, self.s = kernel, kernel.s
+        self.staged, self.each = staged, room * STAGED
+        self.words = kernel.memory.take(8 * kernel.groups)  # addresses of the groups' tiles
+        self.threads = kernel.group_threads + kernel.target.wave  # that meet at a barrier
+        self.pieces: tuple[int, int] | None = None  # bytes of a warp's rows; from one to the next
+
+    @classmethod
+    def of(cls, kernel: SpecializedWriter, staged: int | None, room: int) -> Adder | None:
+        """None where registers are added, or there is no room."""
+        forall = kernel.forall
+        wanted = tuned(forall, "adder", 0) and IN_FRAGMENTS.on(forall)
+        fits = staged is not None and room >= added_panels(forall)
+        if not (wanted and fits and kernel.groups <= MOST_GROUPS):
+            return None
+        assert staged is not None
+        return cls(kernel, staged, room)
+
+    def _barriers(self, group: Any) -> tuple[Any, Any]:
+        """The barriers of a group (an i32 value): its tile was read, and is staged."""
+        s, first = self.s, FIRST_BARRIER
+        read = s.op("arith.addi", [group, s.constant(first, s.i32)], s.i32)
+        staged = s.op("arith.addi", [group, s.constant(first + MOST_GROUPS, s.i32)], s.i32)
+        return read, staged
+
+    def _word(self, group: Any) -> Any:
+        s = self.s
+        moved = s.op("arith.muli", [group, s.constant(8, s.i32)], s.i32)
+        return s.op("arith.addi", [self.kernel.address(self.words), moved], s.i32)
+
+    # ---- the groups
+
+    def add(self, array: Array, window: Window, layout: Layout, values: Sequence[Any]) -> None:
+        """Stage a tile, an accumulator that `sums_in_fragments` chose, and have it added."""
+        s, kernel, memory = self.s, self.kernel, self.kernel.memory
+        threads = recomputed(memory.threads)
+        warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
+        along = layout.shape[0] // fragments.ROWS  # warps that have other rows
+        columns = layout.shape[1] * along // kernel.warps  # of a warp
+        own = columns * fragments.ROWS * SIZE
+        self.pieces = own, layout.shape[1] * fragments.ROWS * SIZE
+        memory.needs(array, fragments.OF_LANE * SIZE)
+        pointer = memory.address(
+            replace(array, in_fragments=False), window,
+            [s.mul(s.mod(warp, along), fragments.ROWS), 0],
+        )  # fmt: skip
+        part = s.value(s.mul(s.div(warp, along), own), s.i64)
+        pointer = memory.offset_pointer(pointer, part, pointer.type)
+        places = [tuple(map(int, offset)) for offset in layout.offsets(layout.reg)]
+        found = dict(zip(places, values, strict=True))
+        blocks = [
+            [found[row, column + k] for row in (0, fragments.ROWS // 2) for k in (0, 1)]
+            for column in range(0, columns, fragments.COLUMNS)
+        ]
+        read, staged = self._barriers(kernel.products.group)
+        hopper.await_turn(read, self.threads)
+        hopper.await_boxes()  # results of the program before
+        here = s.add(s.mul(warp, self.each), s.mul(threads.lane, fragments.OF_LANE * SIZE))
+        here = s.add(here, self.staged)
+        for k, block in enumerate(kernel.issued.interleaved(blocks, len(blocks))):
+            where = memory.shared_pointer(s.add(here, k * BLOCK))
+            memory.store_element(memory.pack(block), where, fragments.OF_LANE * SIZE)
+        self._say(s.op("llvm.ptrtoint", [pointer], s.i64), threads.id)
+        hopper.give_turn(staged, self.threads)
+
+    def settle(self) -> None:
+        """Wait until what this group staged was read; then it may stage results there."""
+        read, staged = self._barriers(self.kernel.products.group)
+        hopper.await_turn(read, self.threads)
+        self._say(self.s.constant(NONE, self.s.i64), self.kernel.threads.id)
+        hopper.give_turn(staged, self.threads)
+
+    def finish(self) -> None:
+        """End the group's warp."""
+        read, staged = self._barriers(self.kernel.products.group)
+        hopper.await_turn(read, self.threads)
+        self._say(self.s.constant(0, self.s.i64), self.kernel.threads.id)
+        hopper.give_turn(staged, self.threads)
+
+    def _say(self, address: Any, thread: Any) -> None:
+        s = self.s
+        first = s.value(s.mod(thread, self.kernel.group_threads), s.i32)
+        hopper.store_address(self._word(self.kernel.products.group), address, first)
+
+    # ---- their warps
+
+    def write(self, number: Any) -> None:
+        """The program of the warp of that group (an index)."""
+        s, group = self.s, self.s.value(number, self.s.i32)
+        read, staged = self._barriers(group)
+        hopper.give_turn(read, self.threads)
+        loop = scf.WhileOp([s.i64], [s.constant(NONE, s.i64)])
+        before, after = (r.blocks.append(s.i64) for r in loop.operation.regions)
+        with s.scope(before):
+            hopper.await_turn(staged, self.threads)
+            address = hopper.load_address(self._word(group))
+            scf.ConditionOp(s.less(0, s.value(hopper.is_somewhere(address))), [address])
+        with s.scope(after):
+            hopper.publish_tile()
+            self._start(group, after.arguments[0])
+            hopper.await_boxes()
+            hopper.give_turn(read, self.threads)
+            scf.YieldOp([after.arguments[0]])
+
+    def _start(self, group: Any, address: Any) -> None:
+        """Start adding what a group has staged: its warps' rows, together where they are so."""
+        s = self.s
+        assert self.pieces is not None
+        size, step = self.pieces
+        together = size == step == self.each
+        moved = s.op("arith.muli", [group, s.constant(GROUP_WARPS * self.each, s.i32)], s.i32)
+        source = s.op("arith.addi", [self.kernel.address(self.staged), moved], s.i32)
+        runs = 1 if together else GROUP_WARPS
+        size = size * GROUP_WARPS // runs
+        hopper.add_runs(address, source, [(k * step, k * self.each) for k in range(runs)], size)
