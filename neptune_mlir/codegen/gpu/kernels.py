@@ -27,7 +27,6 @@ from neptune_mlir.analysis.tiles import (
     is_tensor,
     is_view,
     load_window,
-    multiple_of,
     owner,
     read_contraction,
     read_generic,
@@ -184,7 +183,6 @@ class KernelWriter:
             value = next(given)
             if isinstance(scalar.type, ir.IndexType):
                 value = self.s.value(value)
-                self.s.divisors[value] = multiple_of(scalar)
             self.s.mark_uniform(value)
             self.scalars[scalar] = value
         self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
@@ -494,7 +492,6 @@ class KernelWriter:
         loop = scf.ForOp(low, high, step, [*carried, *pipeline.carried(), *tries])
         with s.scope(loop.body), self.instead(loaded):
             self.scalars[body.arguments[0]] = loop.induction_variable
-            self.s.divisors[loop.induction_variable] = multiple_of(body.arguments[0])
             arguments = list(loop.inner_iter_args)
             self.bind(body.arguments[1:], layouts, arguments)
             self.memory.unsafe = True  # slower threads may still be in the iteration before

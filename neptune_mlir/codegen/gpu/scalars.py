@@ -53,7 +53,6 @@ from neptune_mlir.codegen.gpu.quotients import LEAST_NORMAL, quotient, rough_quo
 from neptune_mlir.dialects.attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
 
-_MOVES = ("arith.addi", "arith.subi", "arith.muli", "arith.index_cast")
 CHAINS = 4  # of additions that one sum is
 Index = Any  # an int, or a value of index type
 
@@ -101,7 +100,6 @@ class Scalars:
         self._made: dict[Any, tuple[str, tuple[Any, ...]]] = {}
         self._numbers: dict[Any, Any] = {}
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
-        self.divisors: dict[Any, int] = {}  # numbers that certainly divide indices
         self._uniform: set[Any] = set()
         self.powers: set[Any] = set()
         self._references: frozenset[Any] = frozenset()
@@ -285,22 +283,7 @@ class Scalars:
         for value, times in sorted(terms.items(), key=lambda item: -item[1]):
             here = self.value(value)
             total = self.add(total, here) if times > 0 else self.sub(total, here)
-        # (a number under an end is under the next multiple of what divides it: of a row of whole
-        # chunks all elements of one have the same condition)
-        end, unit = other - constant + (predicate in (3, 5)), self.divisor(total)
-        return self.less(total, -(-end // unit) * unit if unit > 1 else end)
-
-    def divisor(self, value: Index) -> int:
-        """A number that certainly divides an index (0: any)."""
-        if isinstance(value, int):
-            return value
-        if value not in self.divisors:
-            name, operands = self._made.get(value, ("", ()))
-            parts = [self.divisor(v) for v in operands] if name in _MOVES else [1]
-            number = self.constant_of(value)
-            found = math.prod(parts) if name == "arith.muli" else math.gcd(*parts)
-            self.divisors[value] = found if number is None else abs(int(number))
-        return self.divisors[value]
+        return self.less(total, other - constant + (predicate in (3, 5)))
 
     def conjunction(self, a: Any, b: Any) -> Any:
         """Both conditions; of two positions under numbers, the larger under one of them."""

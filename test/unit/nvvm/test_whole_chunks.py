@@ -58,11 +58,9 @@ def test_rows(knob, length):
 
 
 @pytest.mark.parametrize("length", [72, 104, 128])
-def test_elements_of_a_chunk_have_one_condition(length):
-    """And one choice each, which the maximum and the sum have in common."""
+def test_a_maximum_and_its_sum_have_one_mask(length):
     close("cross_entropy", "most:128", f16(3, length), np.array([0, length - 1, length]) % length)
     text = str(kernel("cross_entropy", "most:128")[0].module)
-    assert len(re.findall("cmpi slt", text)) <= 8
     assert len(re.findall("select.*: f32", text)) <= 32 + 16  # what is one a row, too
 
 
