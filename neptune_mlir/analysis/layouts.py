@@ -119,6 +119,21 @@ class Layout:
         nowhere = np.asarray(self._outside.any(axis=-1)).all(axis=1)
         return frozenset(map(int, np.flatnonzero(nowhere)))
 
+    def partial(self, dims: Sequence[int]) -> frozenset[int]:
+        """The registers that lie outside of the tile along some of `dims` in some threads, and
+        hold an element of it in others."""
+        some = np.asarray(self._outside[..., list(dims)].any(axis=(1, 2)))
+        return frozenset(map(int, np.flatnonzero(some))) - self.missing
+
+    def members(self, kept: Sequence[int], out: Layout) -> list[list[int]]:
+        """The registers that go into each register of `out`, a layout of the dimensions `kept`."""
+        wanted = [tuple(o) for o in out.offsets(out.reg)]
+        groups: dict[Any, list[int]] = {w: [] for w in wanted}
+        for r, offset in enumerate(self.offsets(self.reg)[:, list(kept)]):
+            if r not in self.missing:
+                groups[tuple(offset)].append(r)
+        return [groups[w] for w in wanted]
+
     def digits_of(self, dim: int, part: str) -> list[tuple[int, int]]:
         """Stride and size of the digits of `part` along one dimension."""
         return [(d.stride, d.size) for d in getattr(self, part) if d.dim == dim]

@@ -344,5 +344,40 @@ def _mask_for(
     return nest.key, T.const(nest.identity or 0, nest.dtype)
 
 
+def masked_reads(
+    nests: Sequence[FusedNest],
+    masks: Mapping[str, Term],
+    axis: int,
+    odd: OddValues,
+    made_here: Callable[[str], bool],
+) -> dict[str, tuple[Term, Term]]:
+    """Which reductions ignore padding as well where an element that they read is an infinity there:
+    instead of the mask that they have, if several read it. A maximum and the sum of exponentials
+    that stands on it then have one choice for each element in common. (Not of elements that maps
+    read again: a thread would hold these twice, and softmax had 77 registers for 55.)"""
+    shared: dict[tuple[Term, Term], list[str]] = {}
+    for nest in nests:
+        read = _padded_read(nest, axis)
+        if nest.body is None or nest.key not in masks or nest.combiner is None:
+            continue
+        if read is None or made_here(read.attr) or not T.is_float(read.dtype):
+            continue
+        for end in _ends(read.dtype):
+            if is_identity(settle(nest.body, {read: end}, odd), nest):
+                shared.setdefault((read, end), []).append(nest.key)
+    again = {_padded_read(nest, axis) for nest in nests if nest.combiner is None}
+    return {
+        key: pair for pair, keys in shared.items()
+        if len(keys) > 1 and pair[0] not in again for key in keys
+    }  # fmt: skip
+
+
+def _padded_read(nest: FusedNest, axis: int) -> Term | None:
+    """What a nest reads along an axis, if that is one read."""
+    reads = () if nest.body is None else T.leaves(nest.body, "read")
+    along = [r for r in reads if any(position is T.index(axis) for position in r.args)]
+    return along[0] if len(along) == 1 else None
+
+
 def masked(body: Term, inside: Term, otherwise: Term | None) -> Term:
     return body if otherwise is None else T.make("select", inside, body, otherwise)

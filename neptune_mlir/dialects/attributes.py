@@ -448,7 +448,7 @@ STAGES = Attribute(
 ROUGH = Mark(
     "rough", MARK, "math.exp, math.tanh, arith.divf, arith.mulf",
     "few digits are enough: its result is rounded to 16 bits",
-    writers=("transforms.gpu.tolerance",), readers=("codegen.gpu.compute", "codegen.gpu.scalars"),
+    writers=("transforms.gpu.tolerance",), readers=("analysis.body_forms", "codegen.gpu.scalars"),
 )  # fmt: skip
 PRECISE = Mark(
     "precise", MARK, "math.exp",

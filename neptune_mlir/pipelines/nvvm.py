@@ -230,6 +230,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
         *gpu.CLEAN,
         *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
+        Step("picks-first"),
         Step("defer-joins"),
         *([Step("interleave-factors"), Step("sums-in-fragments")] if chip.warp_groups else []),
         Step("partition-warps"),

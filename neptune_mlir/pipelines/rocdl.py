@@ -175,6 +175,7 @@ def to_kernels(chip: AmdTarget, entry: str) -> list[Step]:
         *gpu.CLEAN,
         *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
+        Step("picks-first"),
         Step("defer-joins"),
         Step("keep-references"),
         *gpu.outline_rest(chip.name),

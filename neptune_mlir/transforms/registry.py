@@ -76,6 +76,7 @@ _MODULES: dict[str, str] = {
     "run-on-products": "neptune_mlir.transforms.hopper.run_on_products",
     "schedule-loops": "neptune_mlir.transforms.hopper.schedule_loops",
     "pipeline-loops": "neptune_mlir.transforms.hopper.pipeline_loops",
+    "picks-first": "neptune_mlir.transforms.gpu.picks_first",
     "keep-references": "neptune_mlir.transforms.gpu.keep_references",
     "defer-joins": "neptune_mlir.transforms.gpu.defer_joins",
     "pace-products": "neptune_mlir.transforms.gpu.pace_products",

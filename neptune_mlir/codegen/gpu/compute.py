@@ -9,6 +9,7 @@ from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.body_forms import picked_of, shared_quotients
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import (
     Contraction,
@@ -19,13 +20,22 @@ from neptune_mlir.analysis.tiles import (
     reduction_of,
     shape_of,
 )
-from neptune_mlir.codegen.gpu.bytes import words_of
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
+from neptune_mlir.codegen.gpu.picked import Picker
 from neptune_mlir.codegen.gpu.quotients import share_divisors
 from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
-from neptune_mlir.codegen.gpu.tile_forms import Arriving, Held, Pending, Pieces, Point, Splat, Tile
-from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, ROUGH, WIDENS
+from neptune_mlir.codegen.gpu.tile_forms import (
+    Arriving,
+    Held,
+    Pending,
+    Pieces,
+    Point,
+    Splat,
+    Tile,
+    words_of,
+)
+from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, WIDENS
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 
@@ -66,22 +76,6 @@ def _together(kind: Any, layout: Layout) -> int:
     floats = isinstance(kind, (ir.F16Type, ir.BF16Type))
     count = 2 if floats else 4 if kind == ir.IntegerType.get_signless(8) else 1
     return count if layout.registers % count == 0 else 1
-
-
-def _shared_quotients(g: Generic) -> list[Any]:
-    """The rough quotients of an elementwise op of which elements have divisors in common: these
-    need nothing that each element has of its own."""
-    inputs = list(g.block.arguments)
-    own = {v for v, loops in zip(inputs, g.maps, strict=True) if len(loops) == len(g.extents)}
-    found = []
-    for op in g.block.operations:
-        operation = op.operation
-        if operation.name == "arith.divf" and ROUGH.on(operation):
-            if operation.operands[1] not in own:
-                found.append(operation)
-        if operation.name == "linalg.index" or any(v in own for v in operation.operands):
-            own |= set(operation.results)
-    return found
 
 
 Interleaved = Callable[[Iterable[Any], int], Iterable[Any]]  # values, and how many
@@ -253,7 +247,7 @@ class Compute:
             if made is not None:
                 return Held(out, made)
         if not g.reduced:
-            if not (shared := _shared_quotients(g)):
+            if not (shared := shared_quotients(g)):
                 left = self._left_alone(g, tiles, iteration)
                 made = self.evaluate(g, self._in_turn(g, tiles, iteration, set(left)))
                 found = iter(self.interleaved(made, iteration.registers - len(left)))
@@ -317,32 +311,34 @@ class Compute:
         found = reduction_of(g)
         assert found is not None, "assign-layouts sends other reductions to a loop"
         name, inner = found
-        missing = iteration.missing
-        groups = [
-            [r for r in members if r not in missing]
-            for members in self._groups(iteration, g.maps[-1], out)
-        ]
+        groups = iteration.members(g.maps[-1], out)
         start = self.registers(init, out)
         results: list[Any] = []
+        partial = iteration.partial(g.reduced)
         limits = [n if k in g.reduced else None for k, n in enumerate(iteration.shape)]
-        padded = iteration.padded and any(
-            (iteration.positions[..., k] >= iteration.shape[k]).any() for k in g.reduced
-        )
-        points = (
-            ([*(o and o[r] for o in operands), None], positions[r])
-            for members in groups
-            for r in members
-        )
-        values = self.evaluate(g, points, inner)
-        for members in groups:
-            parts = []
-            for r in members:
-                value = next(values)
-                if padded:
-                    inside = self.memory.in_bounds(positions[r], limits)
-                    value = self.s.select(inside, value, self._identity(name, value.type))
-                parts.append(value)
-            results.append(self.s.reduce(name, parts) if parts else None)
+        pick = picked_of(g, name, inner)
+        picker = pick and Picker(pick, self, g, iteration)
+        if picker and picker.suits:
+            results = [
+                picker.write(inner, operands, positions, some) if some else None
+                for some in groups
+            ]
+        else:
+            points = (
+                ([*(o and o[r] for o in operands), None], positions[r])
+                for members in groups
+                for r in members
+            )
+            values = self.evaluate(g, points, inner)
+            for members in groups:
+                parts = []
+                for r in members:
+                    value = next(values)
+                    if r in partial:
+                        inside = self.memory.in_bounds(positions[r], limits)
+                        value = self.s.select(inside, value, self._identity(name, value.type))
+                    parts.append(value)
+                results.append(self.s.reduce(name, parts) if parts else None)
         if not PARTIAL.on(g.op):  # see `defer-joins`
             results = [v and self._across_lanes(name, v, iteration, g) for v in results]
             along = [(n, d.size) for n, d in iteration.digits_along(g.reduced, "warp")]
@@ -351,15 +347,6 @@ class Compute:
             a if b is None else self.s.combine(name, a, b)
             for a, b in zip(start, results, strict=True)
         ]
-
-    def _groups(self, iteration: Layout, kept: Sequence[int], out: Layout) -> list[list[int]]:
-        """The registers that go into each register of the result."""
-        offsets = iteration.offsets(iteration.reg)[:, list(kept)]
-        wanted = [tuple(o) for o in out.offsets(out.reg)]
-        groups: dict[Any, list[int]] = {w: [] for w in wanted}
-        for r, offset in enumerate(offsets):
-            groups[tuple(offset)].append(r)
-        return [groups[w] for w in wanted]
 
     def join(
         self, tile: Tile, dtype: Any, distances: Sequence[int], warps: Sequence[tuple[int, int]]

@@ -11,11 +11,11 @@ from typing import Any
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window, element_bytes
-from neptune_mlir.codegen.gpu.bytes import words_of
 from neptune_mlir.codegen.gpu.chip import Chip, Operand
 from neptune_mlir.codegen.gpu.guarded import GuardedAccess
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
+from neptune_mlir.codegen.gpu.tile_forms import words_of
 from neptune_mlir.codegen.nvidia import guarded
 from neptune_mlir.codegen.nvidia.hopper import asm, every_lane, polls, unknown
 from neptune_mlir.ir.bindings import ir, llvm

@@ -17,7 +17,7 @@ from neptune_mlir.algebra.operators import COSTLY
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest
 from neptune_mlir.analysis.masks import Linear, fold_conditions
-from neptune_mlir.analysis.neutral import OddValues, masked, padding_masks
+from neptune_mlir.analysis.neutral import OddValues, masked, masked_reads, padding_masks
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.transforms.tiling.kernel import LOOPED, TileKernel
 
@@ -166,6 +166,7 @@ class Bodies:
         self._made_here = {*kernel.nests, *arguments}
         self._odd = OddValues(list(kernel.nests.values()), arguments)
         self._padding: dict[int, dict[str, Term]] = {}
+        self._ends: dict[int, dict[str, tuple[Term, Term]]] = {}
 
     def inside(self, axis: int) -> Term:
         """The condition that a position exists."""
@@ -181,16 +182,23 @@ class Bodies:
         body = nest.body
         for axis in ragged:
             if self._kernel.reduces(axis) or self._kernel.axes[axis].role in LOOPED:
-                body = masked(body, self.inside(axis), self._masks(axis).get(nest.key))
+                body = self._masked(body, nest, axis)
         body = fold_conditions(body, known)
         return _safe_divisions(body) if ragged else body
 
+    def _masked(self, body: Term, nest: FusedNest, axis: int) -> Term:
+        inside, mask = self.inside(axis), self._masks(axis).get(nest.key)
+        if nest.key in self._ends[axis]:
+            read, end = self._ends[axis][nest.key]
+            return T.substitute(body, {read: T.make("select", inside, read, end)})
+        return masked(body, inside, mask)
+
     def _masks(self, axis: int) -> dict[str, Term]:
         if axis not in self._padding:
-            self._padding[axis] = padding_masks(
-                list(self._kernel.nests.values()), axis, self.inside(axis), self._odd,
-                lambda key: key in self._made_here,
-            )  # fmt: skip
+            nests, made_here = list(self._kernel.nests.values()), self._made_here.__contains__
+            found = padding_masks(nests, axis, self.inside(axis), self._odd, made_here)
+            self._padding[axis] = found
+            self._ends[axis] = masked_reads(nests, found, axis, self._odd, made_here)
         return self._padding[axis]
 
 

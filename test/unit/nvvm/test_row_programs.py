@@ -246,3 +246,28 @@ def test_rows_that_end_in_a_tile_are_accessed_under_conditions(cols, rows):
     assert all("@p ld.global.b16" in line for line in loads)
     assert (len(loads), len(stores)) == (64, 32)  # a row a warp, and the weights
     assert all("@p st.global.b16" in line for line in stores)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(18, 320), (5, 704), (3, 2072)])
+def test_a_class_is_picked_by_its_bits(rows, cols):
+    """Not compared with each position of a row."""
+    run = close("cross_entropy", "", rows, cols, known=True, dtype="bf16")
+    assert 0 < len(re.findall("cmpi eq", str(run.module))) <= 16
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_class_that_no_position_has(known):
+    _, found = lowered("cross_entropy", 320 if known else None, "bf16")
+    run = Simulated(found["" if known else "most:384"].copy().module, target="sm_90a")
+    x = bf16_round(np.random.default_rng(3).standard_normal((5, 320)).astype(np.float32))
+    target = np.array([0, 319, 320, -1, -100])
+    top = x.max(axis=1)
+    sums = top + np.log(np.exp(x - top[:, None].astype(float)).sum(axis=1))
+    wanted = sums - np.where((target >= 0) & (target < 320), x[range(5), target.clip(0, 319)], 0)
+    assert np.allclose(run(x, target), wanted, rtol=1e-4)
+
+
+def test_rows_that_may_not_exist_come_with_their_zeros():
+    """A load under a condition for each chunk, not a choice for each element."""
+    run = close("cross_entropy", "", 18, 320, known=True, dtype="bf16")
+    assert not re.search("select.*: bf16", str(run.module))

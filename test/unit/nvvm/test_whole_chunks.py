@@ -4,6 +4,7 @@ bytes at a time and by the copy engine, where tiles end beyond rows, columns and
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import numpy as np
@@ -54,6 +55,13 @@ def test_rows(knob, length):
     close("softmax", knob, f16(rows, length))
     close("rms_norm", knob, f16(rows, length), f16(length))
     close("cross_entropy", knob, f16(rows, length), np.arange(rows, dtype=np.int64))
+
+
+@pytest.mark.parametrize("length", [72, 104, 128])
+def test_a_maximum_and_its_sum_have_one_mask(length):
+    close("cross_entropy", "most:128", f16(3, length), np.array([0, length - 1, length]) % length)
+    text = str(kernel("cross_entropy", "most:128")[0].module)
+    assert len(re.findall("select.*: f32", text)) <= 32 + 16  # what is one a row, too
 
 
 def test_rows_move_sixteen_bytes_at_a_time():
