@@ -56,22 +56,24 @@ def attention(
         UsageError: tensors or options that do not fit together.
         InputError: a modifier that cannot be traced, or that does to the score what no kernel can.
     """
+    compiling = torch.compiler.is_compiling()
     door, asked = None, (q, k, v)
-    if score_mod is None and mask_mod is None and block_mask is None:
-        if not torch.compiler.is_compiling() and (scale is None or type(scale) is float):
-            door = "attention", scale, is_causal, enable_gqa, return_lse
-            made = again.last(door, asked)
-            if made is not None:
-                return made if return_lse else made[0]
+    if block_mask is None and not compiling and (scale is None or type(scale) is float):
+        mods, captured = key_of_mods(q, k, score_mod, mask_mod, None)
+        door = "attention", mods, scale, is_causal, enable_gqa, return_lse
+        asked = (q, k, v, *captured)
+        made = again.last(door, asked)
+        if made is not None:
+            return made if return_lse else made[0]
     k, v = _checked(q, k, v, enable_gqa)
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    if torch.compiler.is_compiling() and (
-        score_mod is not None or mask_mod is not None or block_mask is not None
-    ):
+    plain = score_mod is None and mask_mod is None and block_mask is None
+    if compiling and not plain:
         from neptune_mlir.torch.flex import call_flex
 
         return call_flex(q, k, v, score_mod, mask_mod, block_mask, scale, is_causal, return_lse)
-    mods, captured = key_of_mods(q, k, score_mod, mask_mod, block_mask)
+    if door is None:
+        mods, captured = key_of_mods(q, k, score_mod, mask_mod, block_mask)
     return dispatch(q, k, v, None, captured, mods, scale, is_causal, return_lse, door, asked)
 
 

@@ -285,6 +285,8 @@ def test_modifiers_are_what_they_are_now(whole):
     slopes.mul_(-1)
     check()
     assert len(whole) == 1
+    steps = steps_to_the_launch(lambda: attention(q, k, v, score_mod=sloped, scale=SCALE))
+    assert steps <= 32, steps  # (most tell that the modifier is what it was)
     slopes = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])[::2]
     check()
     factor = 2.0

@@ -456,16 +456,14 @@ def test_what_is_far_off_is_found_before_all_inputs_are_evaluated(monkeypatch):
 
     monkeypatch.setattr(whole._Run, "_part", part)
     monkeypatch.setattr(whole, "FEWEST", 4)
-    verdicts, counts = [], []
+    verdicts, counts = list[bool](), list[float]()
     for points in (1 << 18, 1):  # all inputs are evaluated together; four of them are
         monkeypatch.setattr(whole, "POINTS", points)
-        trial = whole._Trial(program, written, program, expanded)
-        cases = trial.cases(whole.SEED)
+        cases = (trial := whole._Trial(program, written, program, expanded)).cases(whole.SEED)
         evaluated.clear()
         verdicts.append(bool(trial.verdict(cases, (3, 1))[0]))
         counts.append(len(evaluated & {id(case.arguments) for case in cases}) / len(cases))
-    assert verdicts == [True, True]
-    assert counts[0] == 1.0 and counts[1] <= 0.5
+    assert verdicts == [True, True] and counts[0] == 1.0 and counts[1] <= 0.5
 
 
 def test_terms_that_cancel_in_each_element_are_tried():
