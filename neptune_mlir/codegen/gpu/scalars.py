@@ -415,7 +415,8 @@ class Scalars:
             split = [self.scaled(v) for v in values]
             factor = split[0][1]
             known = None if factor is None else self.constant_of(factor)
-            if known is not None and known > 0 and all(k == factor for _, k in split):
+            common = all(k is not None and k == factor for _, k in split)
+            if known is not None and known > 0 and common:
                 return self.multiply(self.reduce(name, [x for x, _ in split]), factor)
         values = list(values)
         products = [p for p in (self.parts(v, "arith.mulf") for v in values) if p]
