@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Rows that end inside a tile, or are not there: accesses that happen only where something exists.
+"""Rows that end inside a tile: accesses that happen only where something exists.
 
 A thread's elements along a row lie known distances apart. So a thread has one address and one
 number for each of its rows: how many elements the row has from there on. Each access is the
@@ -36,18 +36,14 @@ class GuardedAccess:
     place: int
 
 
-def guarded(
-    memory: Memory, array: Array, window: Window, layout: Layout, *, rows: bool = False
-) -> int | None:
-    """The dimension of a window along which elements are neighbours, if accesses under a condition
-    are best: it may end there, or (where `rows` are asked for) along another one."""
+def guarded(memory: Memory, array: Array, window: Window, layout: Layout) -> int | None:
+    """The dimension of a window along which it may end and elements are neighbours, if accesses
+    under a condition are best."""
     inner = len(array.strides) - 1
     if not memory.s.chip.guards or window.pages is not None or inner not in window.dims:
         return None
     along = window.dims.index(inner)
-    limits = limits_of(window, layout)
-    ends = limits if rows else [limits[along]]
-    return along if any(limit is not None for limit in ends) else None
+    return along if limits_of(window, layout)[along] is not None else None
 
 
 def accesses(
@@ -69,16 +65,13 @@ def accesses(
             position = [s.add(b, n) for b, n in zip(base, row, strict=True)]
             others = [None if d == along else n for d, n in enumerate(limits)]
             exists = memory.in_bounds(position, others)
-            end = layout.shape[along] if limit is None else s.sub(limit, position[along])
-            left = s.value(end, s.i32)
+            left = s.value(s.sub(limit, position[along]), s.i32)
             if exists is not None:
                 left = s.select(exists, left, s.constant(0, s.i32))
             rows[row] = memory.address(array, window, position), left, exists
         pointer, left, exists = rows[row]
         if isinstance(limit, int) and place >= limit:
             yield None
-        elif limit is None and exists is None:
-            yield GuardedAccess(pointer, None, place)
         elif isinstance(limit, int) and exists is None and reach + place + vector <= limit:
             yield GuardedAccess(pointer, None, place)
         else:

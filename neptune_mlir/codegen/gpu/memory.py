@@ -388,7 +388,7 @@ class Memory:
         """The same, each access where it is asked for."""
         s, kind = self.s, self.memory_type(array.dtype)
         vector = self._vector(array, window, layout)
-        along = guarded.guarded(self, array, window, layout, rows=vector > 1)
+        along = guarded.guarded(self, array, window, layout)
         if along is not None:
             yield from guarded.load(self, array, window, layout, vector, along)
             return
