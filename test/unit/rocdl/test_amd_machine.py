@@ -52,17 +52,13 @@ def check(emulator, case, strided=False):
         assert run.instructions > 0
 
 
-# A pattern of instructions costs a tenth of a second where it is first met: with each change run
-# programs that have some in common, on a chip of each kind.
-QUICK = {
-    "gfx942": ("attention 64, grouped, causal", "softmax", "rms norm matmul", "decode"),
-    "gfx1100": ("softmax", "rms norm matmul", "decode"),
-}
+# With each change each chip runs programs that have most of their patterns of instructions in
+# common: a pattern costs a tenth of a second where it is first met.
+QUICK = ("attention 64, grouped, causal", "softmax", "rms norm matmul", "decode")
 
 
 def rare(case):
-    chip, name = case
-    return name not in QUICK.get(chip, ())
+    return case[1] not in QUICK
 
 
 @pytest.mark.parametrize(
@@ -101,7 +97,7 @@ def other_rows(c):
 
 
 @pytest.mark.parametrize(
-    "emulator", nightly_if(lambda chip: chip not in QUICK, CHIPS), indirect=True
+    "emulator", nightly_if(lambda chip: chip not in TWO, CHIPS), indirect=True
 )
 def test_a_wrong_fragment_is_seen(emulator, monkeypatch):
     target, case = amd.TARGETS[emulator.chip], MACHINE["rms norm matmul"]()
