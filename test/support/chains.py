@@ -92,6 +92,7 @@ def reduction(name: str, combiner: str, body: E, dtype: str = "f32") -> Reductio
 
 
 x, s, v, w = read("x", 0, 1), read("s", 0, 1), read("v", 1, 3), read("w", 1, 3)
+u = read("u", 0, 1)
 m, l, n = ref("m"), ref("l"), sym("n")
 i, j = number(0), number(1)
 p = exp(x - m)
@@ -114,6 +115,15 @@ def norm(*more: Reduction) -> list[Reduction]:
     return [
         reduction("s", "add", x),
         reduction("q", "add", (x - ref("s") / n) * (x - ref("s") / n)),
+        *more,
+    ]
+
+
+def data_weighted(*more: Reduction) -> list[Reduction]:
+    """The sums of weights that are data, and of what they weigh, then `more`."""
+    return [
+        reduction("l", "add", absolute(u)),
+        reduction("mean", "add", absolute(u) * x),
         *more,
     ]
 
@@ -205,6 +215,16 @@ ZOO: dict[str, list[Reduction]] = {
         x,
         reduction("mu", "add", p / l * read("val", 0, 1)),
         reduction("o", "add", (read("val", 0, 1) - ref("mu")) * v),
+    ),
+    "deviations from a mean that data weigh": data_weighted(
+        reduction("o", "add", (x - ref("mean") / ref("l")) * v),
+    ),
+    "variance that data weigh": data_weighted(
+        reduction("q", "add", absolute(u) * (x - ref("mean") / ref("l")) * (x - ref("mean") / ref("l"))),
+    ),
+    "covariance that data weigh": data_weighted(
+        reduction("other", "add", absolute(u) * s),
+        reduction("c", "add", absolute(u) * (x - ref("mean") / ref("l")) * (s - ref("other") / ref("l"))),
     ),
     "covariance": [
         reduction("s", "add", x),

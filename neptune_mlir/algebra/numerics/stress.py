@@ -31,7 +31,13 @@ from neptune_mlir.algebra.numerics.evaluation import (
     in_common,
     keep_only,
 )
-from neptune_mlir.algebra.numerics.stress_inputs import LARGE, NONFINITE, inputs, scores_of
+from neptune_mlir.algebra.numerics.stress_inputs import (
+    LARGE,
+    NONFINITE,
+    inputs,
+    measured_from_weighted,
+    scores_of,
+)
 from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk, walk_outside
 
 LENGTH = 24
@@ -161,7 +167,8 @@ class _Test:
         extents = extents_of(terms, axis, length)
         names = {n.attr for t in terms for n in walk(t) if n.op == "sym"}
         values = {k: float(length) for k in names} | (scalars or {})
-        batches = [inputs(terms, axis, extents, seed, cases) for seed in seeds]
+        rising = measured_from_weighted(reductions, outputs)
+        batches = [inputs(terms, axis, extents, seed, cases, rising) for seed in seeds]
         self.names = [name for names, _ in batches for name in names]
         stacks = {key: np.concatenate([data[key] for _, data in batches]) for key in batches[0][1]}
         data = {key: np.abs(stack) if key in nonneg else stack for key, stack in stacks.items()}

@@ -3,22 +3,24 @@
 
 Each floating-point input takes each form of its role in turn while the others stay ordinary; then
 all take the same one; inputs far from zero also meet others that are weights, and conditions and
-counts meet both. All inputs of a chain are one batch (`evaluation.Domain.batched`).
+counts meet both. Where a sum is measured from a weighted mean, exponents rise, or one of the data,
+while all others have any size. All inputs of a chain are one batch (`evaluation.Domain.batched`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from neptune_mlir.algebra.chain import Reduction
 from neptune_mlir.algebra.numerics import hostile
 from neptune_mlir.algebra.numerics.evaluation import Array, Domain, evaluate
 from neptune_mlir.algebra.numerics.floats import rounded
-from neptune_mlir.algebra.terms import Term, axes_of, is_float, walk
+from neptune_mlir.algebra.terms import Term, axes_of, is_float, leaves, walk
 
 # Where a definition in float64 is not finite on these, the program itself has overflowed.
 LARGE = ("magnitude", "moves", "smallest float", "-1e9")
@@ -36,6 +38,9 @@ PLAIN: dict[str, hostile.Form] = {
 # has digits of the large one only.
 TURNING, DRAWS = "any size while exponents rise", 4
 STEEP, DECADES = 60.0, 7.0  # to both sides of 1: products of four stay in range
+# A mean that data of any size weigh turns a few times within a row. What is lost then shows where
+# what is summed up meanwhile has grown, or where the weights grow: in few draws, if rows share it.
+ANY_SIZE, SORTED, DRAWN = "any size", "any size while it rises", 32
 _SPARED = ("columns", "every other row", "all but the")  # little that others lack
 _WEIGHTS = ("weights 0 or 1", "weights 0 at the start", "weights 0 at the end", "weights sum to 1")
 _MEAN, _SMALL, _LARGE = "mean 1e+03", "magnitude 1e-20", "magnitude 1e+20"
@@ -58,6 +63,7 @@ class StressInput:
     dtype: str
     role: str
     unit: float = 1.0  # what an exponent counts as 1
+    rises: bool | None = None  # see `measured_from_weighted`; None where nothing does
 
     @property
     def forms(self) -> dict[str, hostile.Form]:
@@ -86,7 +92,15 @@ class StressInput:
                 return np.sort(found * STEEP * self.unit, axis=-1)
             return np.asarray(found * 10.0 ** generator.uniform(low, high, shape))
 
-        return {f"{TURNING} {k}": form for k in range(DRAWS)}
+        def risen(generator: Any, shape: Any) -> Array:
+            found = np.asarray(form(generator, shape))
+            return np.take_along_axis(found, np.argsort(np.abs(found), axis=-1), axis=-1)
+
+        named: dict[str, hostile.Form] = {f"{TURNING} {k}": form for k in range(DRAWS)}
+        if self.role != "score" and self.rises is not None:
+            named |= {f"{ANY_SIZE} {k}": form for k in range(DRAWN)}
+            named |= {f"{SORTED} {k}": risen for k in range(DRAWN) if self.rises}
+        return named
 
     @property
     def _turned(self) -> tuple[int, ...]:
@@ -154,20 +168,31 @@ def _cases(tensors: dict[Any, StressInput]) -> Iterator[tuple[str, dict[Any, str
             for data in ("normal", _MEAN, _LARGE, "mask the smallest float start"):
                 chosen = {k: data for k in floats if data in forms[k]}
                 yield f"{data}, {form}", {**chosen, key: form}
-    if not alone and any(tensors[key].role == "score" for key in floats):
-        for name in tensors[floats[0]].turning:
+    yield from _turning({key: tensors[key] for key in floats})
+
+
+def _turning(floats: dict[Any, StressInput]) -> Iterator[tuple[str, dict[Any, str]]]:
+    """Weighted means that turn: all floats have any size, while exponents or one of them rise."""
+    data = [key for key, tensor in floats.items() if tensor.role != "score"]
+    if len(floats) > 1 and len(data) < len(floats):
+        for name in (f"{TURNING} {k}" for k in range(DRAWS)):
             yield name, dict.fromkeys(floats, name)
+    for key in (key for key in data if floats[key].rises and floats[key].along is not None):
+        for k in range(DRAWN):
+            chosen = dict.fromkeys(data, f"{ANY_SIZE} {k}") | {key: f"{SORTED} {k}"}
+            yield f"{SORTED} {k} ({key})" if len(floats) > 1 else f"{SORTED} {k}", chosen
 
 
 def inputs(
     terms: Sequence[Term], axis: int, extents: tuple[int, ...], seed: int,
-    only: Sequence[str] | None = None,
+    only: Sequence[str] | None = None, rising: Collection[Any] = (),
 ) -> tuple[list[str], dict[Any, Array]]:  # fmt: skip
     """Names of the inputs, and for every tensor that the terms read its arrays, stacked.
 
-    `only`: the names of those that are wanted (all when None).
+    `only`: the names of those that are wanted (all when None); `rising`: those that rise while
+    others have any size (`measured_from_weighted`).
     """
-    tensors = _tensors(terms, axis, extents)
+    tensors = _tensors(terms, axis, extents, rising)
     cases = [c for c in _cases(tensors) if only is None or c[0] in only]
     stacks = {
         key: tensor.stack([chosen.get(key) for _, chosen in cases], (seed, number))
@@ -180,6 +205,48 @@ def scores_of(terms: Sequence[Term]) -> set[Any]:
     """The inputs that exponents are made of: these may hold a mask of the smallest float."""
     calls = [n for t in terms for n in walk(t) if n.op in ("exp", "exp2")]
     return {n.attr for call in calls for n in walk(call) if n.op == "read"}
+
+
+def measured_from_weighted(
+    reductions: Sequence[Reduction], outputs: Mapping[str, Term]
+) -> set[Any]:
+    """The inputs of sums that read a mean which data weigh: a sum of products with the weights,
+    that the sum of the weights divides. A mean without weights counts its elements."""
+    terms = [(r.body, r.name) for r in reductions] + [(t, None) for t in outputs.values()]
+    lines = _lines([t for t, _ in terms])
+    data = {
+        r.name: {n.attr for n in lines[r.body][0] if n.op == "read" and is_float(n.dtype)}
+        for r in reductions if r.combiner == "add"
+    }  # fmt: skip
+    means: set[str] = set()
+    for t, own in terms:
+        for n in walk(t):
+            above, below = ({a.attr for a in side if a.op == "ref"} for side in lines[n])
+            divided = {*above, own} if n is t else above  # the sum of w / l x is one
+            for weights in below & data.keys():
+                means |= {k for k in divided & data.keys() if data[k] & data[weights]} - {weights}
+    bodies = [r.body for r in reductions if r.combiner == "add"]
+    measured = [t for t in bodies if any(n.attr in means for n in leaves(t, "ref"))]
+    return {n.attr for t in measured for n in leaves(t, "read")}
+
+
+def _lines(terms: Sequence[Term]) -> dict[Term, tuple[frozenset[Term], frozenset[Term]]]:
+    """The factors that are read or referred to, above and below the line of each term."""
+    found: dict[Term, tuple[frozenset[Term], frozenset[Term]]] = {}
+    nothing: frozenset[Term] = frozenset()
+    for n in (n for t in terms for n in walk(t)):
+        parts = [found[a] for a in n.args]
+        if n.op == "div":
+            parts[1] = parts[1][::-1]
+        elif n.op == "select":
+            del parts[0]
+        elif n.op not in ("mul", "cast", "neg", "abs", "max", "min") and not (
+            n.op in ("add", "sub") and any(a.is_const for a in n.args)  # so that it is not 0
+        ):
+            parts = []
+        own = frozenset([n]) if n.op in ("read", "ref") else nothing
+        found[n] = own.union(*(a for a, _ in parts)), nothing.union(*(b for _, b in parts))
+    return found
 
 
 def _units(terms: Sequence[Term]) -> dict[Any, float]:
@@ -207,7 +274,9 @@ def _units(terms: Sequence[Term]) -> dict[Any, float]:
     return {key: unit for key, unit in found.items() if np.isfinite(unit)}
 
 
-def _tensors(terms: Sequence[Term], axis: int, extents: tuple[int, ...]) -> dict[Any, StressInput]:
+def _tensors(
+    terms: Sequence[Term], axis: int, extents: tuple[int, ...], rising: Collection[Any]
+) -> dict[Any, StressInput]:
     domain, scores, units = Domain(extents, {}, {}), scores_of(terms), _units(terms)
     found: dict[Any, StressInput] = {}
     for n in dict.fromkeys(n for t in terms for n in walk(t) if n.op == "read"):
@@ -218,5 +287,8 @@ def _tensors(terms: Sequence[Term], axis: int, extents: tuple[int, ...]) -> dict
             shape = tuple(max(a, b) for a, b in zip(shape, before.shape, strict=True))
             along = before.along if along is None else along
         role = "score" if n.attr in scores else "value"
-        found[n.attr] = StressInput(shape, along, n.dtype, role, units.get(n.attr, 1.0))
+        rises = n.attr in rising if rising else None
+        found[n.attr] = StressInput(
+            shape, along, n.dtype, role, units.get(n.attr, 1.0), rises
+        )  # fmt: skip
     return found

@@ -25,7 +25,9 @@ DECLINED = {
     "unscaled exponent": "-inf",  # a mean of -inf: the anchor of the exponent hides it
     "nothing left": "-inf",  # x - x is 0 over the reals only
     # the mean is large, then small: what was measured from it keeps digits of the large one
-    "deviations without weights": "any size",
+    "deviations without weights": "any size while exponents rise",
+    "deviations from a mean that data weigh": "any size while it rises",
+    "covariance that data weigh": "any size while it rises",
 }
 
 
