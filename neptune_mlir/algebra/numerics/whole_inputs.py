@@ -28,7 +28,6 @@ CANCELLING = (
 )  # fmt: skip
 LEFT = 2.0, 6.0
 EQUAL = "sums to nearly 1; exponents are equal"
-EQUAL = "sums to nearly 1; exponents are equal"
 OUTLIER = "its largest is far larger"
 
 

@@ -19,6 +19,18 @@ from support.chips.run_kernels import Specialised
 from support.chips.simt_hopper import HopperBlock
 
 
+def backward_of(program, heads, rows, keys, head_dim, wrt=None):
+    """The gradients of an attention, and what they are of: inputs, and what the forward gave."""
+    forward, backward = neptune.vjp(program, wrt=wrt)
+    rng = np.random.default_rng(1)
+    q, k, v, d_out = (rng.standard_normal((1, heads, n, head_dim)).astype(np.float16)
+                      for n in (rows, keys, keys, rows))  # fmt: skip
+    out, lse = forward.reference(*(x.astype(float) for x in (q, k, v)))
+    given = {"q": q, "k": k, "v": v, "out0": out.astype(np.float16),
+             "saved0": lse.astype(np.float32), "d_out0": d_out}  # fmt: skip
+    return backward, [given[n] for n in backward.inputs]
+
+
 @pytest.mark.first_of_each("wrt")
 @pytest.mark.parametrize(("wrt", "causal", "lengths"), [
     (("k", "v"), True, {}), (("k", "v"), False, {}), (("q",), True, {}),
@@ -28,15 +40,8 @@ def test_attention(wrt, causal, lengths):
     """dK and dV by a stream over the queries, dQ by one over the keys; lengths that end in a
     tile."""
     program = ops.attention(head_dim=64, dtype="f16", causal=causal, align="start", **lengths)
-    forward, backward = neptune.vjp(program, wrt=wrt)
-    rng = np.random.default_rng(1)
     rows, keys = lengths.get("q_len", 150), lengths.get("kv_len", 90)
-    q, k, v, d_out = (rng.standard_normal((1, 1, n, 64)).astype(np.float16)
-                      for n in (rows, keys, keys, rows))  # fmt: skip
-    out, lse = forward.reference(*(x.astype(float) for x in (q, k, v)))
-    given = {"q": q, "k": k, "v": v, "out0": out.astype(np.float16),
-             "saved0": lse.astype(np.float32), "d_out0": d_out}  # fmt: skip
-    arrays = [given[n] for n in backward.inputs]
+    backward, arrays = backward_of(program, 1, rows, keys, 64, wrt)
     kernel = Specialised(backward, Choice(128, 64, resident=False))
     found = kernel(*arrays)
     assert any(block.products and block.threads == 3 * 128 for block in kernel.blocks)
@@ -84,16 +89,8 @@ def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths, monke
 
     monkeypatch.setattr(HopperBlock, "_add_in_memory", adds)
     monkeypatch.setattr(HopperBlock, "_llvm_store", stores)
-    rows, keys = lengths
     program = ops.attention(head_dim=head_dim, dtype="f16", causal=causal, align="start")
-    forward, backward = neptune.vjp(program)
-    rng = np.random.default_rng(1)
-    q, k, v, d_out = (rng.standard_normal((1, 2, n, head_dim)).astype(np.float16)
-                      for n in (rows, keys, keys, rows))  # fmt: skip
-    out, lse = forward.reference(*(x.astype(float) for x in (q, k, v)))
-    given = {"q": q, "k": k, "v": v, "out0": out.astype(np.float16),
-             "saved0": lse.astype(np.float32), "d_out0": d_out}  # fmt: skip
-    arrays = [given[n] for n in backward.inputs]
+    backward, arrays = backward_of(program, 2, *lengths, head_dim)
     kernel = Specialised(backward, knobs=knobs)
     text = str(kernel.module)
     by_engine = "early" in knobs or head_dim == 128
@@ -126,14 +123,7 @@ def test_warps_that_add(head_dim, causal, knobs, lengths):
     """Groups store 16 bytes a lane and go on: a warp of each adds their tiles, and has read the
     last of a program before the group stages its results at the same place."""
     program = ops.attention(head_dim=head_dim, dtype="f16", causal=causal, align="start")
-    forward, backward = neptune.vjp(program)
-    rng, (rows, keys) = np.random.default_rng(1), lengths
-    q, k, v, d_out = (rng.standard_normal((1, 1, n, head_dim)).astype(np.float16)
-                      for n in (rows, keys, keys, rows))  # fmt: skip
-    out, lse = forward.reference(*(x.astype(float) for x in (q, k, v)))
-    given = {"q": q, "k": k, "v": v, "out0": out.astype(np.float16),
-             "saved0": lse.astype(np.float32), "d_out0": d_out}  # fmt: skip
-    arrays = [given[n] for n in backward.inputs]
+    backward, arrays = backward_of(program, 1, *lengths, head_dim)
     kernel = Specialised(backward, knobs=knobs)
     text = str(kernel.module)
     assert "cp.reduce.async.bulk.global" in text
