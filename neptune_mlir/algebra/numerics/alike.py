@@ -3,13 +3,16 @@
 
 The layers of a network are the same chain over other tensors, and a long chain is tried in many
 windows that are alike. The test looks at no name, so what it said of one it says of the other.
+Which elements of an array are read, where all positions along a dimension are constants (steps of
+a recurrence), are names as well.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -38,6 +41,15 @@ def stressed(
     length: int = LENGTH, plans: Sequence[tuple[int, int]] = PLANS,
 ) -> Report:  # fmt: skip
     """`stress`, once for all chains that are alike."""
+    change = _closed_up([*_terms(chain, outputs), *fused_outputs.values()])
+    chain = [replace(r, body=change(r.body)) for r in chain]
+    if isinstance(solution, Solution):
+        solution = solution.mapped(change)
+    else:
+        solution = [replace(r, body=change(r.body)) for r in solution]
+    outputs, fused_outputs = (
+        {name: change(t) for name, t in given.items()} for given in (outputs, fused_outputs)
+    )
     naming = _Naming()
     fused: Hashable = (
         naming.solution(solution) if isinstance(solution, Solution) else naming.chain(solution)
@@ -61,7 +73,9 @@ def digest(
     chain: Sequence[Reduction], axis: int, outputs: Mapping[str, Term], nonneg: Collection[Any]
 ) -> str:
     """Text that chains have in common which are alike, the same in every process."""
-    naming = _Naming()
+    naming, change = _Naming(), _closed_up(_terms(chain, outputs))
+    chain = [replace(r, body=change(r.body)) for r in chain]
+    outputs = {name: change(t) for name, t in outputs.items()}
     content = [
         (T.key(body), *rest) for body, *rest in naming.chain(chain)
     ], [(number, T.key(t)) for number, t in naming.outputs(outputs)]  # fmt: skip
@@ -95,6 +109,35 @@ def _as_report(found: Mapping[str, Any]) -> Report:
 def forget_verdicts() -> None:
     """Drop what is kept."""
     _verdict.cache_clear()
+
+
+def _terms(chain: Sequence[Reduction], outputs: Mapping[str, Term]) -> list[Term]:
+    return [*(r.body for r in chain), *outputs.values()]
+
+
+def _closed_up(terms: Iterable[Term]) -> Callable[[Term], Term]:
+    """A change of terms: along dimensions where these read an array at constants alone, what is
+    read comes first. (A test makes arrays up to the last element that is read.)"""
+    places: dict[tuple[Any, int], set[Term]] = defaultdict(set)
+    for n in {n for t in terms for n in T.walk(t) if n.op == "read"}:
+        for k, position in enumerate(n.args):
+            places[n.attr, k].add(position)
+    closer = {
+        place: {old: T.const(new, old.dtype) for new, old in enumerate(sorted(found, key=_value))}
+        for place, found in places.items() if all(position.is_const for position in found)
+    }  # fmt: skip
+
+    def rule(n: Term) -> Term | None:
+        if n.op != "read":
+            return None
+        args = [closer.get((n.attr, k), {}).get(i, i) for k, i in enumerate(n.args)]
+        return T.term("read", args, n.attr, n.dtype)
+
+    return lambda t: T.rewrite(t, rule) if closer else t
+
+
+def _value(position: Term) -> Any:
+    return position.value
 
 
 class _Naming:

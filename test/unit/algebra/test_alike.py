@@ -9,9 +9,9 @@ from neptune_mlir.algebra.chain import Unsolvable
 from neptune_mlir.algebra.numerics import accept as acceptance
 from neptune_mlir.algebra.numerics import alike
 from neptune_mlir.algebra.numerics.accept import Definition, TestedChain, accept, length_of
+from neptune_mlir.algebra.terms import const, index, rewrite, term
 from neptune_mlir.algebra.terms import ref as ref_to
-from neptune_mlir.algebra.terms import rewrite, term
-from support.chains import AXIS, ZOO, exp, read, reduction, ref
+from support.chains import AXIS, ZOO, E, exp, read, reduction, ref
 
 
 @pytest.fixture
@@ -114,3 +114,25 @@ def test_a_verdict_needs_no_test(tests):
 def test_short_streams_that_means_divide_by(divisor, extent, length):
     chain = [reduction("s", "add", read("x", 0, 1) * divisor)]
     assert length_of(chain, {}, extent) == length
+
+
+def at(position):
+    return E(term("read", (const(position, "index"), index(1)), "u", "f32"))
+
+
+def test_elements_at_constant_positions_are_names(tests):
+    """The steps of a recurrence are one chain, and are tested in small arrays."""
+    for step in (0, 3, 250):
+        weighted = read("x", 0, 1) * at(step)
+        chain = [reduction("m", "max", weighted), reduction("l", "add", exp(weighted - ref("m")))]
+        assert accept(chain, AXIS, {"l": ref_to("l")})[1].ok
+    assert len(tests) == 1
+
+
+def test_positions_stay_apart():
+    def digest(first, second):
+        chain = [reduction("m", "max", at(first)), reduction("l", "add", exp(at(second)))]
+        return alike.digest(chain, AXIS, {}, ())
+
+    found = [digest(*two) for two in ((2, 2), (7, 7), (2, 7), (5, 9), (7, 2))]
+    assert found[0] == found[1] and found[2] == found[3] and len(set(found)) == 3
