@@ -208,7 +208,7 @@ def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
             self.program = program
 
         def forward(self, *args: Any) -> Any:
-            with torch_functions.instead(torch):
+            with torch_functions.instead(torch), torch_functions.unchecked(torch):
                 return self.program(*args)
 
     return ExportedProgram()

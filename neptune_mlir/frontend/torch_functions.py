@@ -5,8 +5,9 @@ refuses a look, and a kernel cannot raise.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -28,6 +29,18 @@ def instead(torch: Any) -> Any:
             return function(*given, **named) if found is NotImplemented else found
 
     return Instead()
+
+
+@contextlib.contextmanager
+def unchecked(torch: Any) -> Iterator[None]:
+    """A context in which distributions take parameters and samples as they are."""
+    distributions = torch.distributions.Distribution
+    before = distributions._validate_args
+    distributions.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        distributions.set_default_validate_args(before)
 
 
 def _gaussian_likelihood(

@@ -340,3 +340,17 @@ def test_covariance():
 
     for got, want in zip(run(program, X), program(X.double()), strict=True):
         np.testing.assert_allclose(got, want.numpy(), atol=1e-6)
+
+
+def test_distributions_take_what_they_get():
+    """Their checks are looks at numbers, too: they are off while a program is exported."""
+    of = torch.distributions
+
+    def program(x, chosen):
+        policy = of.Categorical(logits=x)
+        old = of.Normal(x.tanh(), 1.0)
+        return policy.log_prob(chosen), policy.entropy(), of.kl_divergence(old, of.Normal(x, 2.0))
+
+    from_torch(program, (X, torch.tensor([0, 8, 3])), raised=False)
+    with pytest.raises(ValueError):
+        of.Categorical(probs=-X)  # only while
