@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import io
@@ -56,7 +57,8 @@ def from_torch(
     wrapped = _as_module(torch, program)
     shapes = None if dynamic_shapes is None else _by_argument(dynamic_shapes, program)
     try:
-        with warnings.catch_warnings():
+        # of a program that branches on numbers torch prints the graph
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")  # torch's deprecations of its own code
             exported = torch.export.export(
                 wrapped,
@@ -147,6 +149,12 @@ def _describe_results(module: Any, exported: Any, name: str) -> None:
 
 
 def _refusal(torch: Any, error: Exception) -> InputError:
+    if isinstance(error, torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode):
+        return InputError(
+            "the program branches on the numbers of a tensor, and a kernel computes the same for "
+            "all numbers", loc=_place(error),
+            hint="compute both and choose by torch.where; or branch outside of the program",
+        )  # fmt: skip
     reason = str(error).strip().splitlines()
     operation = _operation(torch, error)
     return InputError(

@@ -354,3 +354,13 @@ def test_distributions_take_what_they_get():
     from_torch(program, (X, torch.tensor([0, 8, 3])), raised=False)
     with pytest.raises(ValueError):
         of.Categorical(probs=-X)  # only while
+
+
+@pytest.mark.parametrize(
+    "program", [lambda x: x + 1 if x.max() > 0 else x, lambda x: x[0] if x.sum().item() > 1 else x]
+)
+def test_branches_on_numbers_are_refused_at_their_line(program, capfd):
+    with pytest.raises(InputError, match="branches on the numbers of a tensor") as caught:
+        from_torch(program, (X,))
+    assert caught.value.loc.startswith(__file__) and "torch.where" in caught.value.hint
+    assert "def forward" not in capfd.readouterr().err  # nor what torch prints of it
