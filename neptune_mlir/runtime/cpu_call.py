@@ -18,11 +18,10 @@ from neptune_mlir.runtime.arrays import (
     address_of,
     contiguous,
     reshaped_strides,
-    unwritten,
 )
 from neptune_mlir.runtime.checks import check_elements
 from neptune_mlir.runtime.cpu_entry import NativeEntry, word
-from neptune_mlir.runtime.libraries import host_results
+from neptune_mlir.runtime.host_memory import memory_for
 from neptune_mlir.runtime.plan import Evaluation, Plan
 
 Arrays = Mapping[tuple[str, int], ArrayView]
@@ -31,10 +30,11 @@ Arrays = Mapping[tuple[str, int], ArrayView]
 @dataclass(frozen=True)
 class _Buffer:
     """Where a call gets the memory of a buffer: that of `out` number `target`, or that of the
-    address number `source` (copied first where `copied` is that array), or new memory."""
+    address number `source` (copied first where `copied` is that array), or what `make` makes."""
 
     shape: tuple[int, ...]
     dtype: str
+    make: Callable[[], Any]
     target: int | None = None
     source: int | None = None
     copied: ArrayView | None = None
@@ -70,7 +70,7 @@ class CpuCall:
     ):  # fmt: skip
         self._entry, self._plan, self.count = entry, plan, count
         self._scratch = max(-(-plan.scratch // workers.PAGE), 1) * workers.PAGE
-        self._hand_out = host_results(arguments)
+        self._memory = memory_for(arguments)
         self.lent: tuple[Any, ...] = ()
         # without owners: a call that is kept keeps nobody's memory
         self._held = {ref: replace(v, owner=None) for ref, v in arrays.items()}
@@ -85,7 +85,10 @@ class CpuCall:
         }
         self._buffers = [self._buffer(k, shape) for k, shape in enumerate(sizes)]
         self._results = [self._result(k, tuple(r)) for k, r in enumerate(plan.results)]
-        self._simple = not targets and all(r.made is not None for r in self._results)
+        # whether all arrays of a call but its arguments are new, and its results are among them
+        made = all(b.copied is None and b.source is None for b in self._buffers)
+        self.is_simple = made and not targets and all(self._is_whole(r) for r in self._results)
+        self._places = [r.made or 0 for r in self._results]  # of a simple call
         self._most = 1  # workers of a launch
         self._template = self._words(arrays, scalars)
         self._template_address = address_of(self._template)
@@ -95,7 +98,7 @@ class CpuCall:
     def _buffer(self, number: int, shape: tuple[int, ...]) -> _Buffer:
         buffer = self._plan.buffers[number]
         made = ArrayView(0, buffer.dtype, shape, contiguous(shape), False, None)
-        found = _Buffer(shape, buffer.dtype)
+        found = _Buffer(shape, buffer.dtype, self._memory.maker(shape, buffer.dtype))
         if buffer.of is not None:
             reference = tuple(buffer.of)
             source = self._held[reference]
@@ -130,6 +133,13 @@ class CpuCall:
             self._slots.get(reference, -1), root[1] if own else None,
             bool(self._targets) and not in_place,
         )  # fmt: skip
+
+    def _is_whole(self, result: _Result) -> bool:
+        """Whether a result is an array that the call makes, as it is made."""
+        return result.made is not None and (
+            self._buffers[result.made].shape == result.held.shape
+            and sum(other.made == result.made for other in self._results) == 1
+        )
 
     def _words(self, arrays: Arrays, scalars: Sequence[Any]) -> np.ndarray[Any, Any]:
         record = self._entry.record
@@ -181,13 +191,14 @@ class CpuCall:
                 addresses.append(addresses[buffer.source])
             else:
                 if buffer.copied is None:
-                    array = unwritten(buffer.shape, buffer.dtype)
+                    array = buffer.make()
+                    addresses.append(self._memory.address(array))
                 else:
                     source = buffer.copied
                     if buffer.source is not None:
                         source = replace(source, address=addresses[buffer.source])
                     array = np.array(source.numpy()).reshape(buffer.shape)
-                addresses.append(address_of(array))
+                    addresses.append(address_of(array))
             made.append(array)
         return addresses[:first] + addresses[self.given :], made
 
@@ -195,8 +206,6 @@ class CpuCall:
         """Call the kernels; the result, or a tuple of them."""
         passed, made = self._bind(addresses)
         self._enter(passed)
-        if self._simple and len(made) == 1 == len(self._results):
-            return self._hand_out(made[0], self._results[0].dtype)
         values = []
         for result in self._results:
             if outs:
@@ -204,8 +213,23 @@ class CpuCall:
                     self._deliver(result, addresses)
                 values.append(outs[result.number])
             else:
-                values.append(self._hand_out(self._new(result, addresses, made), result.dtype))
+                values.append(self._new(result, addresses, made))
         return values[0] if len(values) == 1 else tuple(values)
+
+    def makers(self, orders: Sequence[Sequence[int]]) -> list[Callable[[], Any]]:
+        """What makes the buffers of a simple call, results with their dimensions in these orders
+        (others as they are)."""
+        makers = [b.make for b in self._buffers]
+        for result, order in zip(self._results, orders, strict=False):
+            buffer = self._buffers[result.made or 0]
+            makers[result.made or 0] = self._memory.maker(buffer.shape, buffer.dtype, order)
+        return makers
+
+    def repeat(self, addresses: Sequence[int], makers: Sequence[Callable[[], Any]]) -> list[Any]:
+        """All results of a simple call."""
+        made = [make() for make in makers]
+        self._enter([*addresses, *map(self._memory.address, made)])
+        return [made[k] for k in self._places]
 
     def launch_times(self, entry: NativeEntry, addresses: list[int]) -> list[float]:
         """Run the kernels by an entry with a clock; the seconds that each launch took."""
@@ -250,7 +274,8 @@ class CpuCall:
     def _new(self, result: _Result, addresses: Sequence[int], made: Sequence[Any]) -> Any:
         """A result as an array of its own: the caller's memory is not handed back."""
         if result.made is None:
-            return self._at(result, addresses).numpy().copy()
+            array = self._at(result, addresses).numpy().copy()
+            return self._memory.over(array, result.dtype)
         array = made[result.made]
         return array if array.shape == result.held.shape else array.reshape(result.held.shape)
 
@@ -261,18 +286,23 @@ class RepeatedCall:
 
     def __init__(self, call: CpuCall):
         self._call = call
+        self._makers = call.makers([]) if call.is_simple else []
 
-    def makers(self, orders: Sequence[Sequence[int]]) -> tuple[()]:
-        """Nothing: results are handed out as they lie in memory."""
-        return ()
+    def makers(self, orders: Sequence[Sequence[int]]) -> list[Callable[[], Any]]:
+        """What makes results, whose dimensions `run` hands out in these orders (others as they
+        are); none where results are handed out as they lie in memory."""
+        return self._call.makers(orders) if self._call.is_simple else []
 
     def run(
-        self, stream: None, addresses: list[int], outs: tuple[()] = (), makers: tuple[()] = ()
-    ) -> Any:
+        self, stream: None, addresses: list[int], outs: tuple[()] = (),
+        makers: Sequence[Callable[[], Any]] = (),
+    ) -> Any:  # fmt: skip
         """All results; None where another number of threads works now."""
         call = self._call
         if workers.count() != call.count:
             return None
+        if call.is_simple:
+            return call.repeat(addresses, makers or self._makers)
         made = call.run(addresses, ())
         return made if isinstance(made, tuple) else (made,)
 

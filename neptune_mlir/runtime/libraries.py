@@ -25,6 +25,7 @@ class Library:
     """No library that we know: the default stream, and no memory."""
 
     allocates = False
+    address: Callable[[Any], int]  # where an array that `empty` made lies
 
     def __init__(self, current_stream: Callable[[int], int] = lambda device: 0):
         # the handle of the stream that the library works on now, by device
@@ -54,10 +55,6 @@ class Library:
 
         return make
 
-    def address(self, array: Any) -> int:
-        """Where an array that `empty` made lies."""
-        raise NotImplementedError
-
 
 class Torch(Library):
     allocates = True
@@ -65,6 +62,7 @@ class Torch(Library):
     def __init__(self, torch: Any):
         self._torch = torch
         self._quick = _quick_of(torch)
+        self.address = torch.Tensor.data_ptr
         # what torch's own compilers use: it makes no stream object
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         super().__init__(raw or (lambda d: torch.cuda.current_stream(d).cuda_stream))
@@ -94,9 +92,6 @@ class Torch(Library):
 
         return make
 
-    def address(self, array: Any) -> int:
-        return int(array.data_ptr())
-
 
 def _quick_of(torch: Any) -> tuple[Any, Any]:
     """What torch's own compilers make arrays by: of a shape, strides and a type, on the device that
@@ -111,6 +106,7 @@ class Cupy(Library):
 
     def __init__(self, cupy: Any):
         self._cupy = cupy
+        self.address = lambda array: int(array.data.ptr)
         super().__init__(lambda device: int(cupy.cuda.get_current_stream(device).ptr))
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
@@ -122,9 +118,6 @@ class Cupy(Library):
             context = make(_Handle(stream)) if make else cuda.ExternalStream(stream, device)
         with cuda.Device(device), context:
             return self._cupy.empty(shape, dtype=name)
-
-    def address(self, array: Any) -> int:
-        return int(array.data.ptr)
 
 
 class _Handle:
@@ -160,13 +153,9 @@ def _get(module: Any, kind: Any) -> Library:
     return found
 
 
-def host_results(arguments: Iterable[Any]) -> Callable[[Any, str], Any]:
-    """How a call on the CPU hands out new results, as a function of a NumPy array and its MLIR
-    element type: as torch tensors where an argument is one, else as they are."""
-    torch = sys.modules.get("torch")
-    if torch is not None and any(isinstance(v, torch.Tensor) for v in arguments):
-        return tensor_over
-    return lambda array, dtype: array
+def torch_type(torch: Any, dtype: str) -> Any:
+    """torch's type for an MLIR element type, or None."""
+    return getattr(torch, _NAMES[dtype], None) if dtype in _NAMES else None
 
 
 def tensor_over(array: Any, dtype: str) -> Any:

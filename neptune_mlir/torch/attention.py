@@ -13,7 +13,7 @@ from neptune_mlir.errors import UsageError
 from neptune_mlir.torch import again, op
 from neptune_mlir.torch.gradients import DifferentiableAttention
 from neptune_mlir.torch.mods import DTYPES
-from neptune_mlir.torch.trace import trace
+from neptune_mlir.torch.trace import recent, trace
 
 Mod = Callable[..., Any]
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -59,12 +59,12 @@ def attention(
     compiling = torch.compiler.is_compiling()
     door, asked = None, (q, k, v)
     if block_mask is None and not compiling and (scale is None or type(scale) is float):
-        mods, captured = key_of_mods(q, k, score_mod, mask_mod, None)
-        door = "attention", mods, scale, is_causal, enable_gqa, return_lse
-        asked = (q, k, v, *captured)
-        made = again.last(door, asked)
+        options = scale, is_causal, enable_gqa, return_lse
+        made = _as_last(q, k, v, score_mod, mask_mod, options)
         if made is not None:
             return made if return_lse else made[0]
+        mods, captured = key_of_mods(q, k, score_mod, mask_mod, None)
+        door, asked = ("attention", mods, *options), (q, k, v, *captured)
     k, v = _checked(q, k, v, enable_gqa)
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     plain = score_mod is None and mask_mod is None and block_mask is None
@@ -182,6 +182,31 @@ def key_of_mods(
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
     score = trace(score_mod, wide, q.device) if score_mod else None
     return op.mods_of(score, trace(mask_mod, None, q.device) if mask_mod else None)
+
+
+def _as_last(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, score_mod: Mod | None,
+    mask_mod: Mod | None, options: tuple[Any, ...],
+) -> again.Results | None:  # fmt: skip
+    """The results where the call that ran last under these options was like this one. Of what
+    modifiers capture `again.last` asks the types and shapes."""
+    if score_mod is None and mask_mod is None:
+        return again.last(("attention", "", *options), (q, k, v))
+    score = mask = None
+    if score_mod is not None:
+        wide = torch.float64 if q.dtype is torch.float64 else torch.float32
+        score = recent(score_mod, wide, q.device)
+        if score is None:
+            return None
+    if mask_mod is not None:
+        mask = recent(mask_mod, None, q.device)
+        if mask is None:
+            return None
+    before = op.mods_again(score, mask)
+    if before is None:
+        return None
+    mods, captured = before
+    return again.last(("attention", mods, *options), (q, k, v, *captured))
 
 
 def _both(one: Mod, other: Mod) -> Mod:

@@ -29,7 +29,7 @@ from neptune_mlir.targets.chips import TARGETS, best_for
 from neptune_mlir.targets.nvidia import architecture
 from neptune_mlir.torch import again
 from neptune_mlir.torch.mods import DTYPES, ModPlan
-from neptune_mlir.torch.trace import POSITIONS, Trace
+from neptune_mlir.torch.trace import POSITIONS, Recent, Trace
 
 Modify = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
 
@@ -91,7 +91,7 @@ class Mods:
 _NONE = Mods()
 _mods: dict[str, Mods] = {"": _NONE}  # by key; a graph may hold a key as long as the process lives
 _plans: dict[Any, ModPlan] = {}  # by graph, of the traces that are kept
-_keys: dict[Any, str] = {}  # by the plans of both modifiers
+_keys: dict[Any, str] = {}  # by the graphs of both modifiers
 _kernels: dict[Any, Kernel] = {}
 
 
@@ -103,15 +103,33 @@ def mods_of(score: Trace | None, mask: Trace | None) -> tuple[str, list[torch.Te
     """
     if score is None and mask is None:
         return "", []
-    of = tuple(None if t is None else plan_of(t) for t in (score, mask))
+    of = tuple(None if t is None else t.graph for t in (score, mask))
     key = _keys.get(of)
     if key is None:
         if len(_keys) > 512:
             _keys.clear()
-        mods = Mods(*of)
+        mods = Mods(*(None if t is None else plan_of(t) for t in (score, mask)))
         key = _keys[of] = mods.key
         _mods.setdefault(key, mods)
     return key, [x for t in (score, mask) if t for x in t.tensors.values()]
+
+
+def mods_again(
+    score: Recent | None, mask: Recent | None
+) -> tuple[str, list[torch.Tensor]] | None:  # fmt: skip
+    """What `mods_of` said of the same modifiers, where they hold what they held. The types and
+    shapes of their tensors may be others."""
+    key = _keys.get((score and score.graph, mask and mask.graph))
+    if key is None:
+        return None
+    captured = []
+    for of in (score, mask):
+        if of is not None:
+            tensors = of.captured()
+            if tensors is None:
+                return None
+            captured += tensors
+    return key, captured
 
 
 def plan_of(trace: Trace) -> ModPlan:

@@ -111,15 +111,21 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
 _MISSING = object()
 
 
-class _Recent:
+class Recent:
     """A trace of a function, as long as the function and those that it holds have what they had.
 
     Nothing here keeps a function or a tensor alive.
     """
 
     def __init__(self, parts: _Parts, graph: torch.fx.GraphModule, places: dict[str, int]):
-        self._graph, self._places = graph, places
-        self._tensors = [(weakref.ref(x), x.dtype, x.shape, x.device) for x in parts.tensors]
+        self.graph, self._names = graph, tuple(places)
+        captured = [parts.tensors[n] for n in places.values()]
+        self._references = [weakref.ref(x) for x in captured]
+        self._like = [(x.dtype, x.shape, x.device) for x in captured]
+        self._others = [
+            (weakref.ref(x), x.dtype, x.shape, x.device)
+            for n, x in enumerate(parts.tensors) if n not in places.values()
+        ]  # fmt: skip
         self._functions = [
             (
                 weakref.ref(f), f.__code__, f.__defaults__, f.__kwdefaults__,
@@ -129,29 +135,44 @@ class _Recent:
             for f in parts.functions
         ]  # fmt: skip
 
-    def trace(self) -> Trace | None:
+    def captured(self) -> list[torch.Tensor] | None:
+        """The tensors that the graph reads, in its order; None where the function has something
+        else now. Their types and shapes may have changed (`trace` looks)."""
         for function, code, defaults, named, cells, values in self._functions:
             f = function()
             if f is None or f.__code__ is not code:
                 return None
             if f.__defaults__ is not defaults or f.__kwdefaults__ is not named:
                 return None
-            for had, cell in zip(cells, f.__closure__ or (), strict=True):
-                x = cell.cell_contents
-                if had is not x and not (type(had) is weakref.ref and had() is x):
-                    return None
-            found = f.__globals__
-            for name, had in values:
-                x = found.get(name, _MISSING)
-                if had is not x and not (type(had) is weakref.ref and had() is x):
-                    return None
+            if cells:
+                for had, cell in zip(cells, f.__closure__ or (), strict=True):
+                    x = cell.cell_contents
+                    if had is not x and not (type(had) is weakref.ref and had() is x):
+                        return None
+            if values:
+                found = f.__globals__
+                for name, had in values:
+                    x = found.get(name, _MISSING)
+                    if had is not x and not (type(had) is weakref.ref and had() is x):
+                        return None
         tensors = []
-        for of, dtype, shape, device in self._tensors:
+        for of in self._references:
+            x = of()
+            if x is None:
+                return None
+            tensors.append(x)
+        return tensors
+
+    def trace(self) -> Trace | None:
+        """The trace, or None where the function has something else now."""
+        tensors = self.captured()
+        if tensors is None or [(x.dtype, x.shape, x.device) for x in tensors] != self._like:
+            return None
+        for of, dtype, shape, device in self._others:
             x = of()
             if x is None or x.dtype is not dtype or x.shape != shape or x.device != device:
                 return None
-            tensors.append(x)
-        return Trace(self._graph, {name: tensors[n] for name, n in self._places.items()})
+        return Trace(self.graph, dict(zip(self._names, tensors, strict=True)))
 
 
 def _weak(held: Any) -> Any:
@@ -159,7 +180,13 @@ def _weak(held: Any) -> Any:
     return weakref.ref(held) if isinstance(held, (torch.Tensor, types.FunctionType)) else held
 
 
-_recent: weakref.WeakKeyDictionary[Any, dict[Any, _Recent]] = weakref.WeakKeyDictionary()
+_recent: weakref.WeakKeyDictionary[Any, dict[Any, Recent]] = weakref.WeakKeyDictionary()
+
+
+def recent(mod: Any, score: torch.dtype | None, device: torch.device | str) -> Recent | None:
+    """What is kept of the last trace of a function."""
+    of = _recent.get(mod) if type(mod) is types.FunctionType else None
+    return of.get((score, device)) if of else None
 
 
 def trace(
@@ -176,8 +203,7 @@ def trace(
     Raises:
         InputError: it cannot be called on single elements, or what it returns is no 0-d tensor.
     """
-    of = _recent.get(mod) if type(mod) is types.FunctionType else None
-    known = of.get((score, device)) if of else None
+    known = recent(mod, score, device)
     found = known.trace() if known else None
     if found is not None:
         return found
@@ -201,7 +227,7 @@ def trace(
         _traces[key] = graph, {name: at[id(x)] for name, x in captured.items()}
     graph, places = _traces[key]
     if parts.fixed and type(mod) is types.FunctionType:
-        _recent.setdefault(mod, {})[score, device] = _Recent(parts, graph, places)
+        _recent.setdefault(mod, {})[score, device] = Recent(parts, graph, places)
     return Trace(graph, {name: parts.tensors[n] for name, n in places.items()})
 
 

@@ -11,27 +11,39 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numpy as np
-
 ALL_BITS = 0xFF
 
 
 def install(byte: int = ALL_BITS) -> None:
     """Fill what calls are given with a byte, in this process from now on."""
-    from neptune_mlir.runtime import cpu_call, workers
+    from neptune_mlir.runtime import host_memory, workers
 
-    # (as the product has them, whatever stands there now)
-    scratch, unwritten = (getattr(f, "clean", f) for f in (workers.scratch, cpu_call.unwritten))
+    # (as the product has it, whatever stands there now)
+    scratch = getattr(workers.scratch, "clean", workers.scratch)
 
     def poisoned_scratch(size: int) -> int:
         address: int = scratch(size)
         ctypes.memset(address, byte, size)
         return address
 
-    def poisoned_array(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-        array: np.ndarray[Any, Any] = unwritten(shape, dtype)
-        ctypes.memset(array.ctypes.data, byte, array.nbytes)
-        return array
+    poisoned_scratch.clean = scratch  # type: ignore[attr-defined]
+    workers.scratch = poisoned_scratch
+    for kind in (host_memory.NumpyMemory, host_memory.TorchMemory):
+        kind.maker = _poisoned(kind.maker, byte)  # type: ignore[method-assign]
 
-    poisoned_scratch.clean, poisoned_array.clean = scratch, unwritten  # type: ignore[attr-defined]
-    workers.scratch, cpu_call.unwritten = poisoned_scratch, poisoned_array
+
+def _poisoned(maker: Any, byte: int) -> Any:
+    clean = getattr(maker, "clean", maker)
+
+    def poisoned(self: Any, *given: Any) -> Any:
+        make = clean(self, *given)
+
+        def fill() -> Any:
+            array = make()
+            ctypes.memset(self.address(array), byte, array.nbytes)
+            return array
+
+        return fill
+
+    poisoned.clean = clean  # type: ignore[attr-defined]
+    return poisoned

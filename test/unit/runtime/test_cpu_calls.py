@@ -15,6 +15,7 @@ import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.runtime import cpu, workers
 from neptune_mlir.runtime.cpu import CpuExecutable
+from neptune_mlir.runtime.host_memory import memory_for
 from neptune_mlir.runtime.loader import load
 from support.process import is_mapped
 
@@ -209,3 +210,18 @@ def test_a_first_call_on_two_threads_loads_code_that_stays(run, monkeypatch):
     np.testing.assert_allclose(results[0], softmax(rows(4)), rtol=1e-5, atol=1e-7)
     assert is_mapped(loaded[1])  # the code of the call that is called again
     np.testing.assert_allclose(kernel(x), softmax(x), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16", "f8E4M3FN", "i64", "index", "ui16"])
+def test_memory_for_tensors(dtype):
+    """Of a type that torch does not have, NumPy's memory."""
+    torch = pytest.importorskip("torch")
+    memory = memory_for([None, torch.zeros(1)])
+    array = memory.maker((2, 3, 4), dtype)()
+    assert isinstance(array, torch.Tensor) and array.is_contiguous()
+    assert tuple(array.shape) == (2, 3, 4) and memory.address(array) == array.data_ptr()
+    turned = memory.maker((2, 3, 4), dtype, (0, 2, 1))()
+    assert tuple(turned.shape) == (2, 4, 3) and turned.stride() == (12, 1, 4)
+    other = memory_for([np.zeros(1)])
+    assert isinstance(other.maker((2,), dtype)(), np.ndarray)
+    assert other.maker((2, 3, 4), dtype, (0, 2, 1))().shape == (2, 4, 3)

@@ -136,6 +136,12 @@ def test_the_call_that_ran_last_is_asked_first(whole, signatures, door):
 
 def steps_to_the_launch(call):
     """How many functions, of Python and of C, are called before what is kept of a call runs."""
+    return steps_of(call).index(True)
+
+
+def steps_of(call):
+    """The functions, of Python and of C, that are called: whether each is what is kept of a call.
+    (Last of all the end of this.)"""
     seen = []
 
     def watch(frame, event, _):
@@ -147,7 +153,7 @@ def steps_to_the_launch(call):
         call()
     finally:
         sys.setprofile(None)
-    return seen.index(True)
+    return seen[:-1]
 
 
 @pytest.mark.parametrize(("door", "most"), [(attention, 10), (by_operation, 14), ("sdpa", 10)])
@@ -172,6 +178,23 @@ def test_what_stands_before_a_repeated_launch(whole, door, most):
     finally:
         package.unregister()
     assert len(whole) == 1
+
+
+@pytest.mark.parametrize("door", [attention, by_operation])
+def test_a_repeated_call_on_a_cpu(whole, door, monkeypatch):
+    """Its results are torch's memory from the start: an array of NumPy as a tensor takes as long as
+    all that stands before the launch. (A step is about a quarter of a microsecond.)"""
+    from neptune_mlir.runtime import host_memory
+
+    q, k, v = tensors()
+    for _ in range(3):
+        out = door(q, k, v, scale=SCALE)
+    assert out.stride() == torch.empty(2, 9, 3, 16).transpose(1, 2).stride()
+    monkeypatch.setattr(host_memory, "unwritten", None)
+    monkeypatch.setattr(host_memory, "tensor_over", None)
+    agree(door(q, k, v, scale=SCALE), wanted(q, k, v))
+    steps = len(steps_of(lambda: door(q, k, v, scale=SCALE)))
+    assert steps <= 40, steps
 
 
 def test_tensors_that_the_operation_has_in_another_form_are_found_again(whole, signatures):
@@ -274,7 +297,7 @@ def test_modifiers_are_what_they_are_now(whole):
         return s + slopes[h] * factor * (j - i)
 
     def check():
-        bias = (slopes[:, None, None] * factor * (i - i[:, None])).double()
+        bias = (slopes[:3, None, None] * factor * (i - i[:, None])).double()
         agree(attention(q, k, v, score_mod=sloped, scale=SCALE), wanted(q, k, v, bias))
 
     check()
@@ -286,8 +309,10 @@ def test_modifiers_are_what_they_are_now(whole):
     check()
     assert len(whole) == 1
     steps = steps_to_the_launch(lambda: attention(q, k, v, score_mod=sloped, scale=SCALE))
-    assert steps <= 32, steps  # (most tell that the modifier is what it was)
+    assert steps <= 20, steps  # (half of them tell that the modifier is what it was)
     slopes = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])[::2]
+    check()
+    slopes.resize_(4)  # the same tensor: its shape and strides are others
     check()
     factor = 2.0
     check()
