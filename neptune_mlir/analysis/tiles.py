@@ -14,6 +14,7 @@ from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
 from neptune_mlir.dialects.op_names import ADD_SLICE, PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.targets.tuned import IN_TURNS
 from neptune_mlir.targets.warp_groups import PANEL, of_size
 
 
@@ -35,6 +36,11 @@ def tuned(forall: Any, name: str, otherwise: int) -> int:
     """What a kernel does otherwise than by the rules: what was measured to be best for it
     (`targets/tuned.py`), or what somebody asked for (`set-choices`)."""
     return TUNED.find(forall, {}).get(name, otherwise)
+
+
+def adds_in_turns(forall: Any) -> bool:
+    """Whether programs add to what they share in the order of their numbers (choice `adder`)."""
+    return tuned(forall, "adder", 0) == IN_TURNS
 
 
 def note_choices(op: Any, numbers: Mapping[str, int]) -> None:
@@ -413,6 +419,17 @@ def _yielded(branch: Any, result: Any) -> Any:
     """What the first side of a branch gives as a result."""
     *_, end = branch.regions[0].blocks[0].operations
     return end.operation.operands[list(branch.results).index(result)]
+
+
+def added_at(op: Any) -> list[Any]:
+    """Where in its strip an `add_slice` adds."""
+    return list(op.operands)[2 : 2 + len(shape_of(op.operands[0]))]
+
+
+def turn_of(op: Any) -> list[Any]:
+    """When a program may add, where programs add in turns: what its word has, its own number, and
+    where the words are."""
+    return list(op.operands)[2 + len(shape_of(op.operands[0])) :] if op.name == ADD_SLICE else []
 
 
 def is_added(value: Any) -> bool:

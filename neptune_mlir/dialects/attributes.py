@@ -44,12 +44,12 @@ DERIVED = Attribute(
 )  # fmt: skip
 CHIP = Attribute(
     "chip", TEXT, "builtin.module", "the target that the program is compiled for",
-    writers=("pipelines.lowering",),
-    readers=(
-        "analysis.paged_reads", "transforms.schedule.cut_rows", "transforms.tiling.lower_to_tiles",
-        "transforms.fusion.inline_maps", "transforms.fusion.privatize",
-        "transforms.gpu.longest_first", "transforms.schedule.product_axes",
-        "transforms.tiling.skip_dead_tiles", "transforms.tiling.widen_factors"),
+    writers=("pipelines.lowering",), readers=(
+        "analysis.paged_reads", "transforms.fusion.inline_maps", "transforms.fusion.privatize",
+        "transforms.gpu.longest_first", "transforms.schedule.cut_rows",
+        "transforms.schedule.product_axes", "transforms.tiling.lower_to_tiles",
+        "transforms.tiling.in_turns", "transforms.tiling.skip_dead_tiles",
+        "transforms.tiling.widen_factors"),
 )  # fmt: skip
 BUFFER = Attribute(
     "buffer", TEXT, "a result of a func.func",

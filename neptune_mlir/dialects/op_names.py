@@ -29,6 +29,7 @@ PAGED = "neptune.paged"
 
 # results that programs add to
 ADD_SLICE = "neptune.add_slice"
+TURN = 3  # operands of it that say when a program may add
 
 # asynchronous references
 CREATE = "neptune.aref_create"

@@ -20,13 +20,18 @@ class AddSliceOp(Neptune.Operation, name="add_slice", traits=[ext.Pure]):
     is read, added to and written as one step. On CPUs these programs run one after the other
     (`neptune.in_order`).
 
+    Three more operands say that programs add in turns: the number that a word of memory has when
+    this program may add to the tile, this program's own, which it leaves there, and where the first
+    of the tile's words is, in elements from where the strip begins.
+
     Example:
 
         %s1 = "neptune.add_slice"(%part, %s0, %row, %c0)
             : (tensor<64x64xf32>, tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
 
     Rejected: a tile of another rank or element type than the strip's, elements that are no floats,
-    another number of offsets than dimensions, a result of another type than the strip's.
+    another number of offsets than dimensions (or three more), a result of another type than the
+    strip's.
     """
 
     tile: ext.Operand[Any]

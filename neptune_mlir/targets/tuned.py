@@ -28,6 +28,7 @@ ENVIRONMENT = "NEPTUNE_TUNING"
 _Item = TypeVar("_Item")
 ALL_LATE = 6  # more products than a loop has
 ALL_AHEAD = 8  # eighths of a product's instructions
+IN_TURNS = 2  # of `adder`
 ABOUT = "What was measured to be best for kernels of warp groups (docs/tuning.md). An entry holds" \
     " for streams of at least `from` points."  # fmt: skip
 
@@ -113,7 +114,8 @@ class Choice:
         beside: how many eighths of a product's instructions are issued at its start, where others
             can be between the elements of arithmetic, or behind the stores of what groups exchange
             before another product starts; 0: all; 8: all, there behind.
-        adder: whether an idle warp adds what a group makes to sums that programs share.
+        adder: 1: an idle warp adds what a group makes to sums that programs share; IN_TURNS: in
+            the order of the programs.
     """
 
     rows: int
@@ -130,7 +132,7 @@ class Choice:
     late: int = ALL_LATE
     lefts: bool = False
     beside: int = 0
-    adder: bool = False
+    adder: int = 0
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)
@@ -194,7 +196,7 @@ class Entry:
 
 # what a choice may say beside its sizes: the least number and what it is a multiple of
 _NUMBERS = [("columns", 0, 16), ("slots", 0, 1), ("blocks", 1, 1), ("late", 0, 1),
-            ("beside", 0, 1)]  # fmt: skip
+            ("beside", 0, 1), ("adder", 0, 1)]  # fmt: skip
 _TRUTHS = [f.name for f in fields(Choice) if isinstance(f.default, bool)]
 
 

@@ -73,7 +73,7 @@ def backward_of(
                 hint="write the score so that a softmax's maximum is free",
             )
         # else programs may add to a result in any order
-        knobs: dict[str, Any] = {"knobs": {"joined": 0}} if same else {}
+        knobs: dict[str, Any] = {"knobs": {"ordered": 1}} if same else {}
         kernel = op.compile(program, target=op.target_of(q.device), **knobs)
         inputs = program.inputs.items()
         takes = {n: _TYPES[x.dtype] for n, x in inputs if isinstance(x, Tensor)}

@@ -241,6 +241,10 @@ class KernelWriter:
             self.scalars[self.body.arguments[k]] = here
             number = s.op("arith.divui", [number, self.bounds[k]], s.index) if k else None
 
+    def takes_turns(self, array: Array) -> bool:
+        """Whether what programs add to an array can be added in turns."""
+        return False
+
     # ---- scalars of the tile program
 
     def scalar(self, value: Any, local: dict[Any, Any] | None = None) -> Any:

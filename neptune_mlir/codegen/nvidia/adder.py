@@ -12,8 +12,12 @@ at the end of an iteration where nothing is left of a product to wait beside. Ti
 (`analysis.fragments`) lie in shared memory as they do in memory: 512 bytes of a warp in order, no
 bank twice. The order is of this thread's stores, the barrier, the other warp's fence, the copy.
 
+In turns (`transforms.tiling.in_turns`) it also gets the address of the tile's word, the number that
+this is to have before it may add, and the one that it writes there when memory has the sums; so a
+group has an iteration's time to spare before it waits for other programs.
+
 Both wait at named barriers, which the chip counts: neither has to know how often they met. The
-address is in shared memory; 0 ends the warp, and NONE asks for nothing: where a group is to stage
+address is in shared memory; END ends the warp, and NONE asks for nothing: where a group is to stage
 its results at the same place, the tile must have been read.
 """
 
@@ -25,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import fragments
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Window, tuned
+from neptune_mlir.analysis.tiles import Window, adds_in_turns, tuned
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
@@ -39,9 +43,11 @@ if TYPE_CHECKING:
 
 MOST_GROUPS = GROUP_WARPS - 1  # warps that the producer leaves idle
 FIRST_BARRIER = 8  # of the named ones; those below are the consumers'
-NONE = 1  # an address of nothing
+END, NONE = 0, 1  # addresses of nothing
 SIZE = 4  # bytes of a sum
 BLOCK = fragments.ROWS * fragments.COLUMNS * SIZE
+SAID = 8  # bytes of what a group says: an address
+TURN_SAID = 3 * SAID  # that, the address of the tile's word, and two numbers
 
 
 class Adder:
@@ -50,7 +56,9 @@ class Adder:
     def __init__(self, kernel: SpecializedWriter, staged: int, room: int):
         self.kernel, self.s = kernel, kernel.s
         self.staged, self.each = staged, room * STAGED
-        self.words = kernel.memory.take(8 * kernel.groups)  # addresses of the groups' tiles
+        self.in_turns = adds_in_turns(kernel.forall)
+        self.said = TURN_SAID if self.in_turns else SAID
+        self.words = kernel.memory.take(self.said * kernel.groups)  # what the groups say
         self.threads = kernel.group_threads + kernel.target.wave  # that meet at a barrier
         self.pieces: tuple[int, int] | None = None  # bytes of a warp's rows; from one to the next
 
@@ -72,14 +80,18 @@ class Adder:
         staged = s.op("arith.addi", [group, s.constant(first + MOST_GROUPS, s.i32)], s.i32)
         return read, staged
 
-    def _word(self, group: Any) -> Any:
+    def _word(self, group: Any, which: int = 0) -> Any:
         s = self.s
-        moved = s.op("arith.muli", [group, s.constant(8, s.i32)], s.i32)
-        return s.op("arith.addi", [self.kernel.address(self.words), moved], s.i32)
+        moved = s.op("arith.muli", [group, s.constant(self.said, s.i32)], s.i32)
+        first = self.kernel.address(self.words + SAID * which)
+        return s.op("arith.addi", [first, moved], s.i32)
 
     # ---- the groups
 
-    def add(self, array: Array, window: Window, layout: Layout, values: Sequence[Any]) -> None:
+    def add(
+        self, array: Array, window: Window, layout: Layout, values: Sequence[Any],
+        turn: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
         """Stage a tile, an accumulator that `sums_in_fragments` chose, and have it added."""
         s, kernel, memory = self.s, self.kernel, self.kernel.memory
         threads = recomputed(memory.threads)
@@ -109,27 +121,45 @@ class Adder:
         for k, block in enumerate(kernel.issued.interleaved(blocks, len(blocks))):
             where = memory.shared_pointer(s.add(here, k * BLOCK))
             memory.store_element(memory.pack(block), where, fragments.OF_LANE * SIZE)
+        if self.in_turns:
+            self._say_turn(array, window, turn, threads.id)
         self._say(s.op("llvm.ptrtoint", [pointer], s.i64), threads.id)
         hopper.give_turn(staged, self.threads)
 
-    def settle(self) -> None:
-        """Wait until what this group staged was read; then it may stage results there."""
+    def settle(self, then: int = NONE) -> None:
+        """Wait until what this group staged was read; then it may stage results there. With END its
+        warp ends."""
         read, staged = self._barriers(self.kernel.products.group)
         hopper.await_turn(read, self.threads)
-        self._say(self.s.constant(NONE, self.s.i64), self.kernel.threads.id)
+        if self.in_turns:
+            for which in (1, 2):
+                self._say(self.s.constant(0, self.s.i64), self.kernel.threads.id, which)
+        self._say(self.s.constant(then, self.s.i64), self.kernel.threads.id)
         hopper.give_turn(staged, self.threads)
 
-    def finish(self) -> None:
-        """End the group's warp."""
-        read, staged = self._barriers(self.kernel.products.group)
-        hopper.await_turn(read, self.threads)
-        self._say(self.s.constant(0, self.s.i64), self.kernel.threads.id)
-        hopper.give_turn(staged, self.threads)
-
-    def _say(self, address: Any, thread: Any) -> None:
+    def _say(self, word: Any, thread: Any, which: int = 0) -> None:
         s = self.s
         first = s.value(s.mod(thread, self.kernel.group_threads), s.i32)
-        hopper.store_address(self._word(self.kernel.products.group), address, first)
+        hopper.store_address(self._word(self.kernel.products.group, which), word, first)
+
+    def _say_turn(self, array: Array, window: Window, turn: Sequence[Any], thread: Any) -> None:
+        """Say when a tile may be added: where its word is, and what it has before and then."""
+        s, memory, group = self.s, self.kernel.memory, self.kernel.products.group
+        variable = list(self.kernel.body.arguments)[len(self.kernel.bounds) - 1]
+        number = hopper.unknown(s.value(self.kernel.scalars[variable], s.i32))
+        local = {variable: s.value(number)}  # computed here, in no registers through the loop
+        awaited, own, word = (self.kernel.scalar(value, local) for value in turn)
+        row, _ = window.dims
+        offsets = tuple(0 if d == row else x for d, x in enumerate(window.offsets))
+        pointer = memory.address(
+            replace(array, in_fragments=False), replace(window, offsets=offsets), [0, 0]
+        )
+        moved = s.value(s.mul(s.add(word, s.op("arith.index_cast", [group], s.index)), SIZE), s.i64)
+        pointer = memory.offset_pointer(pointer, moved, pointer.type)
+        self._say(s.op("llvm.ptrtoint", [pointer], s.i64), thread, 1)
+        both = [s.value(s.value(awaited), s.i64), s.value(s.value(own), s.i64)]
+        both[1] = s.op("arith.shli", [both[1], s.constant(32, s.i64)], s.i64)
+        self._say(s.op("arith.ori", both, s.i64), thread, 2)
 
     # ---- their warps
 
@@ -145,11 +175,18 @@ class Adder:
             address = hopper.load_address(self._word(group))
             scf.ConditionOp(s.less(0, s.value(hopper.is_somewhere(address))), [address])
         with s.scope(after):
+            address = after.arguments[0]
             hopper.publish_tile()
-            self._start(group, after.arguments[0])
+            said = range(1, 3) if self.in_turns else ()
+            turn = [hopper.load_address(self._word(group, k)) for k in said]
+            if turn:
+                hopper.await_word(*turn)
+            self._start(group, address)
             hopper.await_boxes()
             hopper.give_turn(read, self.threads)
-            scf.YieldOp([after.arguments[0]])
+            if turn:
+                hopper.tell_word(*turn)
+            scf.YieldOp([address])
 
     def _start(self, group: Any, address: Any) -> None:
         """Start adding what a group has staged: its warps' rows, together where they are so."""

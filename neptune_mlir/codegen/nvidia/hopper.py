@@ -196,7 +196,7 @@ def load_word(address: Any, lane: Any) -> Any:
 
 
 def store_address(place: Any, address: Any, thread: Any) -> None:
-    """Thread 0 writes a global address (i64) to shared memory."""
+    """Thread 0 writes a global address (or another i64) to shared memory."""
     asm(
         "{\n.reg .pred p;\nsetp.eq.b32 p, $2, 0;\n@p st.shared.b64 [$0], $1;\n}",
         "r,l,r,~{memory}", [place, address, thread],
@@ -325,6 +325,29 @@ def add_runs(
         "{\n.reg .pred p;\nelect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 1, p;\n"
         f"{adds}\n}}\ncp.async.bulk.commit_group;",
         "l,r", [address, source],
+    )  # fmt: skip
+
+
+def await_word(address: Any, turn: Any) -> None:
+    """Wait until a word of global memory that another block writes (`tell_word`) is the low half of
+    `turn` (i64); what the copy engine did for that block before is done then, for this warp's
+    copies. Where the half is 0, there is nothing to wait for."""
+    asm(
+        "{\n.reg .pred p;\n.reg .b32 v, w, o;\nmov.b64 {w, o}, $1;\nsetp.eq.b32 p, w, 0;\n"
+        "@p bra THERE_${:uid};\nLATE_${:uid}:\nld.acquire.gpu.global.b32 v, [$0];\n"
+        "setp.ne.b32 p, v, w;\n@p bra LATE_${:uid};\nfence.proxy.async.global;\nTHERE_${:uid}:\n}",
+        "l,l,~{memory}", [address, turn],
+    )  # fmt: skip
+
+
+def tell_word(address: Any, turn: Any) -> None:
+    """Wait until memory has all that this warp's copies have written, and write the high half of
+    `turn` to a word of global memory, which says so. (To address 0, nothing.)"""
+    asm(
+        "cp.async.bulk.wait_group 0;\n{\n.reg .pred p;\n.reg .b32 w, o;\nmov.b64 {w, o}, $1;\n"
+        "elect.sync _|p, -1;\nsetp.ne.and.b64 p, $0, 0, p;\n@!p bra TOLD_${:uid};\n"
+        "fence.proxy.async.global;\nst.release.gpu.global.b32 [$0], o;\nTOLD_${:uid}:\n}",
+        "l,l,~{memory}", [address, turn],
     )  # fmt: skip
 
 

@@ -8,9 +8,12 @@ the grid's variables on through slots in shared memory (so the consumers divide 
 is no program's ends the block. While the consumers finish one program, the first tiles of the
 next are on their way.
 
+Programs that wait for those with lower numbers (`transforms.tiling.in_turns`) take the first number
+from the counter too: a block that has not begun holds up nobody then, whatever else the chip runs.
+
 The counter belongs to the code (`COUNTERS`, zero when the code is loaded); the runtime gives
 every call one of them, for calls that run at the same time must not share one. It counts
-modulo the number of programs, so that it is zero again when a launch is over.
+modulo how many numbers a launch takes from it, so that it is zero again when that is over.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from neptune_mlir.analysis.tiles import adds_in_turns
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir, llvm, scf
 
@@ -47,6 +51,7 @@ class ProgramQueue:
 
     def __init__(self, kernel: SpecializedWriter, counter: Any):
         self.kernel, self.s, self.counter = kernel, kernel.s, counter
+        self.in_order = adds_in_turns(kernel.forall)  # begun by blocks that run
         self.variables = list(kernel.body.arguments)[: len(kernel.bounds)]
         self.words = 1 + len(self.variables)  # a program's number and the grid's variables
         self.slots = kernel.memory.take(SLOTS * 4 * self.words)
@@ -65,8 +70,13 @@ class ProgramQueue:
         """Take programs; `write(counts)` gives the counts after one, where it stands."""
         s = self.s
         dimension = ir.Attribute.parse("#gpu<dim x>")
-        first = s.op("gpu.block_id", [], s.index, dimension=dimension)
         blocks = s.op("gpu.grid_dim", [], s.index, dimension=dimension)
+        if self.in_order:  # all are taken, and each block takes one that is no program
+            taken, begun = s.value(s.add(self.programs, blocks)), s.value(0)
+            first = self._take(taken)
+        else:
+            taken, begun = self.programs, blocks
+            first = s.op("gpu.block_id", [], s.index, dimension=dimension)
         kinds = [s.index] * (2 + len(counts))
         loop = scf.WhileOp(kinds, [first, s.value(0), *counts])
         before, after = (r.blocks.append(*kinds) for r in loop.operation.regions)
@@ -78,7 +88,7 @@ class ProgramQueue:
             self.kernel.place_program(program)
             self._give(number, program)
             inside = list(write(inside))
-            following = s.value(s.add(self._take(), blocks))  # late: who is ahead takes more
+            following = s.value(s.add(self._take(taken), begun))  # late: who is ahead takes more
             scf.YieldOp([following, s.value(s.add(number, 1)), *inside])
         zero = s.value(0)
         self.kernel.scalars.update(dict.fromkeys(self.variables, zero))
@@ -111,8 +121,8 @@ class ProgramQueue:
 
     # ---- one number
 
-    def _take(self) -> Any:
-        """How many programs were taken before, by all blocks but for their first ones."""
+    def _take(self, all_taken: Any) -> Any:
+        """How many were taken before, of as many as a launch takes from the counter."""
         s = self.s
         address = ir.FlatSymbolRefAttr.get(COUNTERS)
         start = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<1>"), global_name=address)
@@ -121,7 +131,7 @@ class ProgramQueue:
         moved = s.op("arith.muli", [moved, s.constant(4, s.i64)], s.i64)
         place = s.op("arith.addi", [place, moved], s.i64)
         lane = s.value(self.kernel.threads.lane, s.i32)
-        limit = s.value(s.sub(self.programs, 1), s.i32)
+        limit = s.value(s.sub(all_taken, 1), s.i32)
         taken = hopper.count_modulo(place, limit, lane)
         return s.value(self.kernel.uniform(taken))
 

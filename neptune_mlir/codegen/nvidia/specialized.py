@@ -21,6 +21,7 @@ from neptune_mlir.analysis.tiles import (
     read_generic,
     shape_of,
     tuned,
+    turn_of,
 )
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
@@ -31,7 +32,7 @@ from neptune_mlir.codegen.gpu.memory import Array, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView
 from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows
-from neptune_mlir.codegen.nvidia.adder import Adder
+from neptune_mlir.codegen.nvidia.adder import END, Adder
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
@@ -173,7 +174,7 @@ class SpecializedWriter(KernelWriter):
             if self.boxed is not None:
                 self.boxed.finish()
             if self.adder is not None:
-                self.adder.finish()
+                self.adder.settle(END)
             scf.YieldOp([])
         with s.scope(role.else_block):
             hopper.set_registers(producing, False)
@@ -215,12 +216,16 @@ class SpecializedWriter(KernelWriter):
 
     # ---- results
 
+    def takes_turns(self, array: Array) -> bool:
+        there = self.adder is not None and self.adder.in_turns
+        return there and array.in_fragments and self.queue is not None
+
     def write_tile(
         self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
     ) -> None:
         if array.in_fragments:
             if self.adder is not None:
-                self.adder.add(array, window, layout, values)
+                self.adder.add(array, window, layout, values, turn_of(op))
             else:
                 quad_rows.add_fragments(self, array, window, layout, values)
             return

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import owner
+from neptune_mlir.analysis.tiles import added_at, owner
 from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.regions import operations_named
@@ -31,7 +31,7 @@ def add_in_order(module: Any) -> None:
     for function in functions(module):
         for op in list(operations_named(function.operation, ADD_SLICE)):
             with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(_added(*op.operands))
+                op.results[0].replace_all_uses_with(_added(*op.operands[:2], *added_at(op)))
             op.erase()
 
 

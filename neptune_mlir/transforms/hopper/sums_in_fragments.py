@@ -26,6 +26,7 @@ from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.fragments import COLUMNS, ROWS
 from neptune_mlir.analysis.layouts import layout_of
 from neptune_mlir.analysis.tiles import (
+    added_at,
     foralls,
     multiple_of,
     nested,
@@ -84,7 +85,7 @@ def _is_whole(op: Any, rank: int) -> bool:
     """Whether what is added is rows by whole columns of a result, and there is room for all."""
     width = shape_of(op.operands[0])[1]
     offsets, sizes, dims = slice_parts(strip_slice(op.operands[1]))
-    *_, column = op.operands
+    *_, column = added_at(op)
     return bool(
         WHOLE.on(op) and tuple(dims) == (rank - 2, rank - 1) and multiple_of(column) == 0
         and offsets[rank - 2] == 0 and offsets[rank - 1] == 0 and sizes[rank - 1] == width

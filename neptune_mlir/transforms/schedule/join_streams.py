@@ -9,9 +9,10 @@
 Both compute the same reductions of each pair of tiles. The joined stream computes them once. The
 result of the second stream has the streamed axis and lacks the axis of the programs: each of these
 adds its part to a tile of the result in memory (`neptune.accumulate` whose result has the streamed
-axis). The sum over j then is taken in parts, in the order in which programs come. That is right
-because sums are commutative and associative, and starts from 0: there is nothing else to prove. In
-floats the order shows in the last digits, as the size of a tile does.
+axis). The sum over j then is taken in parts, in the order in which programs come, or in that of
+their numbers (`ordered`). That is right because sums are commutative and associative, and starts
+from 0: there is nothing else to prove. In floats the order shows in the last digits, as the size of
+a tile does.
 
 Streams are joined where the second has nothing but sums whose bodies read no running value, where
 each reduction of a tile that it needs is one of the first stream's, and where both have the same
@@ -29,12 +30,14 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import FusedNest, read_live, read_region
 from neptune_mlir.analysis.tile_axes import extents_of
+from neptune_mlir.analysis.tiles import note_choices
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import DERIVATION, PROOF, RUNNING
 from neptune_mlir.dialects.nests import DYNAMIC, Values, build_map
 from neptune_mlir.dialects.op_names import CORRECT, STREAM
 from neptune_mlir.dialects.program import functions, top_level_op
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.targets.tuned import IN_TURNS
 from neptune_mlir.targets.warp_groups import ELEMENT, JOINED_FROM, JOINED_WIDTHS
 from neptune_mlir.transforms.fusion.groups import FusedAxis
 from neptune_mlir.transforms.fusion.region import FusedRegion, produce, write_live
@@ -45,18 +48,20 @@ USUAL = 4  # groups of programs (batches, heads) of calls whose extents only the
 
 
 @register("join-streams", "compute what two streams share of each tile once")
-def join_streams(module: Any, *, joined: int = 0) -> None:
+def join_streams(module: Any, *, joined: int = 0, ordered: int = 0) -> None:
     """
     Args:
         joined: how many groups of programs the target runs at once, each of programs that add to
             the same results; 0: streams stay.
+        ordered: 1 if GPU programs add in the order of their numbers (`in_turns`), so that results
+            have the same bits in every run.
     """
     if not joined:
         return
     for function in functions(module):
         block = function.regions[0].blocks[0]
         while found := [match for match in _matches(block) if _keeps_busy(match, joined)]:
-            _join(found[0])
+            _join(found[0], bool(ordered))
 
 
 def are_faster_joined(module: Any) -> bool:
@@ -211,11 +216,13 @@ class _Match:
         return same and all(map(self._term, mine.args, other.args))
 
 
-def _join(match: _Match) -> None:
+def _join(match: _Match, ordered: bool) -> None:
     first, second = match.first.op.operation, match.second.op.operation
     _, last = _in_order(first, second)
     with ir.InsertionPoint(last), last.location:
-        _write(match)
+        stream = _write(match)
+    if ordered:
+        note_choices(stream, {"adder": IN_TURNS})
     remark(
         first.location, "two streams are one: programs add their parts of a result in memory"
     )
@@ -272,7 +279,7 @@ def _may_move(op: Any, behind: Any, block: Any) -> bool:
     return all(user != behind and behind.is_before_in_block(user) for user in users)
 
 
-def _write(match: _Match) -> None:
+def _write(match: _Match) -> Any:
     """The joined stream, and behind it what the second one computed of its sums."""
     first, second = match.first, match.second
     values = first.values
@@ -317,6 +324,7 @@ def _write(match: _Match) -> None:
     for old, new in zip(first.op.operation.results, results, strict=False):
         old.replace_all_uses_with(new)
     _finish(second, results[len(results) - len(types) :], values)
+    return stream
 
 
 class _before_end:

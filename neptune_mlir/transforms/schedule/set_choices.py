@@ -15,6 +15,7 @@ from typing import Any
 from neptune_mlir.analysis.tiles import foralls, note_choices
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import UsageError
+from neptune_mlir.targets.tuned import IN_TURNS
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 
@@ -23,7 +24,7 @@ MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
     "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1, "beside": 8,
-    "looks": 1, "waits": 1, "adder": 1,
+    "looks": 1, "waits": 1, "adder": IN_TURNS,
 }  # fmt: skip
 
 
@@ -65,7 +66,8 @@ def set_choices(
         looks: 1 if kernels find which tiles masks made of data leave (`skip-dead-tiles`).
         waits: 1 if memory is what warp groups wait for: a third slot of what they stream comes
             before a second one of what a program loads once.
-        adder: 1 if an idle warp adds what a group makes to sums that programs share.
+        adder: 1 if an idle warp adds what a group makes to sums that programs share, 2 if in the
+            order of the programs.
     """
     given = {
         "keeps": keeps, "turns": turns, "skew": skew, "resident": resident, "boxed": boxed,

@@ -9,10 +9,11 @@ tiles are better: kernels for these stand side by side (`pipelines/cases.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis.fused_nests import FusedNest, nests_of
-from neptune_mlir.analysis.tiles import multiple_of, note_choices
+from neptune_mlir.analysis.tiles import multiple_of, note_choices, tuned
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import ALIGNABLE, LONGER, LONGER_FEW, ONE_TILE, SHORTER
 from neptune_mlir.dialects.nests import DYNAMIC, Values
@@ -112,6 +113,8 @@ def sizes_for_groups(
     choice = group_sizes.choose(chip, shape, length, 0 if wishes.rows else wishes.few)
     asked = wishes.rows, wishes.stream, wishes.product_columns
     choice = group_sizes.resized(shape, choice, *asked, chunks=bool(wishes.chunks))
+    if tuned(op.operation, "adder", 0):  # said by `join-streams`
+        choice = replace(choice, adder=tuned(op.operation, "adder", 0))
     if more := choice.beyond_sizes() | ({"boxes": 1 + wishes.aligned} if shape.boxes else {}):
         note_choices(op.operation, more)
     if not known and not wishes.length and not wishes.few:

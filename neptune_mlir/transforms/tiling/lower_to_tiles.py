@@ -45,6 +45,7 @@ from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invari
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
 from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
+from neptune_mlir.transforms.tiling.in_turns import room_for_words, takes_turns, turn_of
 from neptune_mlir.transforms.tiling.kernel import LOOPED, RunningValue, TileKernel, read_kernel
 from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
@@ -280,11 +281,13 @@ def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
 
 def _room(kernel: TileKernel, key: str, axis: int) -> Index:
     """What a result has along an axis: on GPUs, of what programs add up, whole tiles of a stream.
-    Nobody has to ask where it ends then, and it may lie in memory tile by tile."""
+    Nobody has to ask where it ends then, and it may lie in memory tile by tile. Behind these are
+    the words of programs that take turns."""
     extent = kernel.axes[axis].extent
     if axis != kernel.stream or not kernel.spread(key) or not _has_whole_tiles(kernel):
         return extent
-    return ix.round_up(extent, kernel.axes[axis].size)
+    rows = ix.round_up(extent, kernel.axes[axis].size)
+    return room_for_words(kernel, key, rows) if takes_turns(kernel) else rows
 
 
 def _has_whole_tiles(kernel: TileKernel) -> bool:
@@ -535,11 +538,24 @@ def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
     _, offsets, _ = _in_strip(program, key, frame, [program.kernel.stream])
     with frame.here():
         at = list(map(ix.value, offsets))
+    if takes_turns(program.kernel):
+        at += _turn(program, key, frame)
+    with frame.here():
         made = ir.Operation.create(ADD_SLICE, results=[strip.type], operands=[value, strip, *at])
         live = affine_part(program.kernel.live)
         if _has_whole_tiles(program.kernel) and not _begins_anywhere(program.kernel, live):
             WHOLE.set(made)
         return made.results[0]
+
+
+def _turn(program: GridProgram, key: str, frame: Frame) -> list[Any]:
+    """When this program may add its part of the tile at hand."""
+    stream = program.kernel.axes[program.kernel.stream]
+    if not _has_whole_tiles(program.kernel):
+        raise program.kernel.error("programs cannot take turns: tiles that are not whole")
+    with program.root.here():
+        rows = ix.round_up(stream.extent, stream.size)
+    return turn_of(program, frame, key, rows)
 
 
 def _in_strip(

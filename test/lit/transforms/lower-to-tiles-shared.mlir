@@ -1,6 +1,15 @@
 // A sum that programs share starts from zeros, which a kernel makes. Programs along the axis that it is
 // over come last in the grid, and each adds its part of a tile to the strip that all have.
 // RUN: neptune-opt %s --join-streams=joined=1 --tile --lower-to-tiles | filecheck %s
+// On a GPU they add in turns where that is asked for: an op has what the tile's word is to be, this
+// program's number, and where the word is, behind the rows of the sum.
+// RUN: sed -e '1i module attributes {neptune.chip = "sm_90a"} {' -e '$a }' %s > %t.mlir
+// RUN: neptune-opt %t.mlir "--join-streams=joined=1 ordered=1" --tile --lower-to-tiles | filecheck %s --check-prefix=TURNS
+
+// TURNS-LABEL: func.func @shared
+// TURNS: scf.forall (%[[J:.*]]) in (%{{.*}}) shared_outs
+// TURNS: scf.for %[[I:.*]] = {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[S:.*]] = %{{.*}})
+// TURNS: "neptune.add_slice"(%{{.*}}, %[[S]], %[[I]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {neptune.whole} : (tensor<64x64xf32>, tensor<?x64xf32>, index, index, index, index, index)
 
 // CHECK-LABEL: func.func @shared
 // CHECK: %[[Z:.*]] = scf.forall

@@ -392,6 +392,26 @@ class HopperBlock(simt.Block):
                 write()
             self.boxes[warp].clear()
 
+    def _await_word(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        """Blocks run one behind the other, so what a program waits for has been told."""
+        assert "fence.proxy.async.global;\nTHERE" in text, text
+        for warp in self._warps(mask):
+            lanes = np.arange(self.threads) // 32 == warp
+            address, turn = (self._one(v, lanes) for v in operands)
+            if wanted := turn % (1 << 32):
+                found = self.memory.heap[address : address + 4].view(np.int32)[0]
+                assert found == wanted, f"a turn that does not come: {found} for {wanted}"
+
+    def _tell_word(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        assert text.startswith("cp.async.bulk.wait_group 0;"), text
+        self._await_boxes(text, operands, mask)
+        for warp in self._warps(mask):
+            lanes = np.arange(self.threads) // 32 == warp
+            address, turn = (self._one(v, lanes) for v in operands)
+            if address:
+                raw = np.array([turn >> 32], np.int32).view(np.uint8)
+                self.memory.heap[address : address + 4] = raw
+
     def _store_address(self, text: str, operands: Any, mask: np.ndarray) -> None:
         place, address, thread = operands
         for k in np.flatnonzero(mask & (thread == 0)):
@@ -554,6 +574,8 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "setp.ne.b64 p, $1, 0;\nvote.sync": HopperBlock._is_somewhere,
     "cp.reduce.async.bulk.global": HopperBlock._add_runs,
     "ld.shared.b32": HopperBlock._load_word,
+    "ld.acquire.gpu": HopperBlock._await_word,
+    "st.release.gpu": HopperBlock._tell_word,
     "fence.proxy.async": HopperBlock._publish,
     "cp.async.bulk.wait_group.read 0": HopperBlock._await_boxes,
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,

@@ -10,13 +10,16 @@ import pytest
 import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia.group_compute import IssuedProducts
+from neptune_mlir.driver import compiler
+from neptune_mlir.errors import Refused
 from neptune_mlir.frontend.notation import cast, tanh
 from neptune_mlir.ops import Extra
+from neptune_mlir.pipelines import nvvm
 from neptune_mlir.targets.tuned import Choice
 from neptune_mlir.transforms.tiling.host_plan import nested_in
 from neptune_mlir.zoo import relative_error
 from support.chips.run_kernels import Specialised
-from support.chips.simt_hopper import HopperBlock
+from support.chips.simt_hopper import INSTRUCTIONS, HopperBlock
 
 
 def backward_of(program, heads, rows, keys, head_dim, wrt=None):
@@ -134,6 +137,49 @@ def test_warps_that_add(head_dim, causal, knobs, lengths):
     wanted = backward.reference(*(x.astype(float) for x in arrays))
     for f, w in zip(kernel(*arrays), wanted, strict=True):
         assert relative_error(f, w) < 2e-3
+
+
+@pytest.mark.parametrize(("head_dim", "causal", "knobs", "lengths"), [
+    (64, True, "joined:1;ordered:1;rows:128;stream:64;late:0", (200, 300)),
+    pytest.param(64, False, "joined:1;ordered:1", (260, 300), marks=pytest.mark.nightly),
+    pytest.param(128, True, "ordered:1", (150, 290), marks=pytest.mark.nightly),
+    pytest.param(128, False, "ordered:1", (70, 300), marks=pytest.mark.nightly),
+])  # fmt: skip
+def test_programs_that_add_in_turns(head_dim, causal, knobs, lengths, monkeypatch):
+    """Each tile of dQ is added to from the last program that has it down to the first one, and each
+    waits for the one before it. (The simulator's blocks run one by one, so a turn that has not come
+    when it is waited for never does.)"""
+    waited, wait = {}, HopperBlock._await_word
+
+    def waits(self, text, operands, mask):
+        for address, turn in {*zip(*(v[mask] for v in operands), strict=True)}:
+            waited.setdefault(address, []).append(int(turn) % (1 << 32))
+        wait(self, text, operands, mask)
+
+    monkeypatch.setitem(INSTRUCTIONS, "ld.acquire.gpu", waits)
+    program = ops.attention(head_dim=head_dim, dtype="f16", causal=causal, align="start")
+    backward, arrays = backward_of(program, 2, *lengths, head_dim)
+    found = Specialised(backward, knobs=knobs)(*arrays)
+    waited.pop(0)  # of results that are no sums
+    rows, keys = lengths
+    stream = 128 if "ordered:1" == knobs.split(";", 1)[-1] and head_dim == 64 else 64
+    programs = -(-keys // 128)
+    lasts = [min(programs, -(-min(at + stream, rows) // 128)) if causal else programs
+             for at in range(0, rows, stream)]  # fmt: skip
+    turns = sorted([0, *range(last, 1, -1)] for last in lasts)
+    assert sorted(waited.values()) == sorted(turns * 4)  # two heads, two groups
+    wanted = backward.reference(*(x.astype(float) for x in arrays))
+    for f, w in zip(found, wanted, strict=True):
+        assert relative_error(f, w) < 2e-3
+
+
+def test_no_warp_waits_for_turns():
+    """Programs without specialised warps add in any order: an image of these is refused."""
+    program = neptune.vjp(ops.attention(head_dim=64, dtype="f16"))[1]
+    knobs = "joined:1;ordered:1;warp_groups:0"
+    module, _ = compiler.lower_text(program.to_mlir(), "test", "sm_90a", None, "tile", knobs)
+    with pytest.raises(Refused, match="in turns"):
+        nvvm.emit_tiles(module, "target", target="sm_90a")
 
 
 # Numbers that scores read: what they have, and how.

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neptune_mlir.analysis.tiles import foralls
-from neptune_mlir.codegen.nvidia.program_order import PANEL, SORTED, LongestFirst, Panels
+from neptune_mlir.codegen.nvidia.program_order import (
+    PANEL,
+    SORTED,
+    LongestFirst,
+    Panels,
+    SideBySide,
+)
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.transforms.tiling.grid_direction import runs_upwards
 
@@ -40,6 +46,10 @@ class Numbers:
 class Triangle(LongestFirst):
     def _blocks(self):
         return self.s.blocks
+
+
+class Taken(SideBySide):
+    _blocks = Triangle._blocks
 
 
 @given(
@@ -74,6 +84,18 @@ def test_every_program_of_a_product_once_and_in_panels(batch, columns, rows):
     assert sorted(places) == [(row, point) for row in range(rows) for point in range(points)]
     panels = [(point // columns, row // PANEL) for row, point in places]
     assert panels == sorted(panels)
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 12), st.integers(1, 40))
+def test_programs_that_take_turns(batch, heads, rows, blocks):
+    """Those of a head from the last one down, for as many heads at once as fill the chip."""
+    order = Taken(SimpleNamespace(s=Numbers(blocks), bounds=[batch, heads, rows]))
+    places = [order.place(number) for number in range(batch * heads * rows)]
+    together, points = -(-blocks // rows), batch * heads
+    assert places == [
+        (row, point) for first in range(0, points, together) for row in reversed(range(rows))
+        for point in range(first, min(points, first + together))
+    ]  # fmt: skip
 
 
 GRID = """

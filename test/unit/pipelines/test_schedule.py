@@ -69,7 +69,8 @@ def test_shipped_schedules_parse_and_name_their_knobs():
         "rows", "stream", "held", "shared", "least", "warp_groups", "few", "length", "words",
     }  # fmt: skip
     products = {"product_rows", "product_columns"}
-    assert known["streamed"] == streamed | products | {"products", "aligned", "most", "joined"}
+    joined = {"joined", "ordered"}
+    assert known["streamed"] == streamed | products | joined | {"products", "aligned", "most"}
     assert known["ahead"] == streamed | products
     assert known["apart"] == {"rows", "stream", "warp_groups", "tiles", "programs", "each"}
     assert known["private"] == {

@@ -230,4 +230,4 @@ def test_bits_that_are_the_same_in_every_run(asked, monkeypatch):
     q = torch.empty(1, 2, 64, 64, dtype=torch.float16, device="meta")
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: asked)
     gradients.backward_of(q, q, q, None, "", 0.125, True, False, [True] * 3)
-    assert seen == [{"joined": 0} if asked else None]
+    assert seen == [{"ordered": 1} if asked else None]

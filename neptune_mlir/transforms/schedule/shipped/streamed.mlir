@@ -45,9 +45,11 @@ module attributes {transform.with_named_sequence} {
     // Streams that compute the same of each tile are one, and programs add up a result, where there
     // are enough groups of programs for so many to run at once; 0: they stay.
     %joined = transform.tune.knob<"joined"> = 0 from options = i64 -> !transform.any_param
-    %together = "transform.neptune.apply_pass"(%pruned, %joined)
-        {name = "join-streams", options = ["joined"]}
-        : (!transform.any_op, !transform.any_param) -> !transform.any_op
+    // 1: results have the same bits in every run.
+    %ordered = transform.tune.knob<"ordered"> = 0 from options = [0, 1] -> !transform.any_param
+    %together = "transform.neptune.apply_pass"(%pruned, %joined, %ordered)
+        {name = "join-streams", options = ["joined", "ordered"]}
+        : (!transform.any_op, !transform.any_param, !transform.any_param) -> !transform.any_op
     %split = "transform.neptune.apply_pass"(%together, %groups)
         {name = "split-streams", options = ["warp_groups"]}
         : (!transform.any_op, !transform.any_param) -> !transform.any_op

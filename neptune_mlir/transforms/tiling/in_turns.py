@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs that add to one result in turns, so that its bits are the same in every run.
+
+A sum of floats depends on its order. Programs along one dimension of the grid add to the same tiles
+of a result, each to those that a mask leaves it; here they do so from the last program down. Each
+tile has words in memory, behind the rows of the result (they are 0 at first, as it is): the number
+of the program that added last, by warp group. A program adds to a tile when the word has the number
+of its neighbour, the program behind it along the dimension, and then writes its own there. Where
+the neighbour does not have the tile, nobody behind it has, and there is nothing to wait for: each
+condition of the mask is linear in the dimension, so it holds for a tile from some program on or up
+to one, and the programs that have a tile are an interval.
+
+    %s1 = neptune.add_slice %tile, %s0[%at]
+    ->
+    %s1 = neptune.add_slice %tile, %s0[%at], %awaited, %own, %word
+
+Nothing waits for ever, as long as programs begin in this order (`codegen.nvidia.program_order`) and
+are taken from a queue by blocks that run (`program_queue`): of the programs that have not ended the
+first one waits for none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.analysis.masks import affine_part
+from neptune_mlir.analysis.tiles import adds_in_turns
+from neptune_mlir.dialects.attributes import CHIP
+from neptune_mlir.ir import affine as ix
+from neptune_mlir.ir.affine import Index
+from neptune_mlir.transforms.tiling.bounds import live_span
+from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
+from neptune_mlir.transforms.tiling.kernel import TileKernel
+from neptune_mlir.transforms.tiling.slices import Tile
+
+WORDS = 4  # of a tile: for as many warp groups
+
+
+def takes_turns(kernel: TileKernel) -> bool:
+    """Whether programs of a kernel add to what they share in turns (choice `adder`). (Those of a
+    CPU run one by one: `neptune.in_order`.)"""
+    on_gpu = CHIP.on(kernel.op.operation.parent.parent)
+    return on_gpu and adds_in_turns(kernel.schedule)
+
+
+def room_for_words(kernel: TileKernel, key: str, rows: Index) -> Index:
+    """Rows of a result of so many rows of whole tiles, with its words behind these."""
+    size = kernel.axes[kernel.stream].size
+    words = ix.scale(ix.floordiv(rows, size), WORDS)
+    return ix.add(rows, ix.round_up(ix.ceildiv(words, _width(kernel, key)), size))
+
+
+def turn_of(program: GridProgram, frame: Frame, key: str, rows: Index) -> list[Any]:
+    """Of the tile at hand: the number that its word has when this program may add to it, this
+    program's own, and where the words are in a result of so many rows, counted in elements.
+
+    Raises:
+        LoweringError: neighbours along the dimension need not be those that add next.
+    """
+    kernel, root = program.kernel, program.root
+    shared, live = sorted(kernel.shared_axes), affine_part(kernel.live)
+    if len(shared) != 1 or kernel.chunks is not None or not all(map(program.bounds, live)):
+        raise kernel.error("programs cannot take turns: several dimensions of them add up")
+    (along,), stream = shared, kernel.stream
+    if any(not form.coefficient(stream) or form.reads or form.remainders for form in live):
+        raise kernel.error("programs cannot take turns: data say which of them add to a tile")
+    axis, size = kernel.axes[along], kernel.axes[stream].size
+    tile = root.tile(along)
+    behind = ix.add(tile.offset, axis.size)
+    place = {**root.tiles, along: Tile(axis.size, behind, axis.size)}
+    neighbour = GridProgram(kernel, program.values, Frame(root.block, place))
+    extent = kernel.axes[stream].extent
+    with root.here():
+        first, last = live_span(extent, size, stream, live, neighbour.span)
+        own = ix.add(ix.floordiv(tile.offset, axis.size), 1)
+    with frame.here():
+        at = frame.tile(stream).offset
+        awaited = ix.where_less(behind, axis.extent, ix.add(own, 1), 0)
+        if any(form.coefficient(stream) < 0 for form in live):
+            awaited = ix.where_less(at, last, awaited, 0)
+        if any(form.coefficient(stream) > 0 for form in live):
+            awaited = ix.where_less(at, first, 0, awaited)
+        word = ix.scale(ix.floordiv(at, size), WORDS)
+        word = ix.add(ix.scale(rows, _width(kernel, key)), word)
+        return [ix.value(awaited), ix.value(own), ix.value(word)]
+
+
+def _width(kernel: TileKernel, key: str) -> int:
+    extent = kernel.axes[kernel.result_axes(key)[-1]].extent
+    if not ix.is_static(extent) or kernel.result_axes(key)[-1] == kernel.stream:
+        raise kernel.error("programs cannot take turns: a result whose rows have any length")
+    return int(extent)
