@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from neptune_mlir.errors import ToolError
-from neptune_mlir.ir.structured import dialect_of
+from neptune_mlir.ir.structured import dialect_of, meet_by_name
 
 # What a package has to offer. Others are called `mlir` too, and old bindings have no Python passes.
 _NEEDED = {
@@ -87,10 +87,11 @@ passmanager = module("passmanager")
 ext = module("dialects.ext")
 func = module("dialects.func")
 arith = module("dialects.arith")
+meet_by_name(PACKAGE)
 
 _LAZY = {
     "math", "scf", "tensor", "affine", "memref", "vector", "bufferization",
-    "llvm", "transform", "builtin", "gpu", "nvvm", "rocdl", "nvgpu", "amdgpu", "cf",
+    "transform", "builtin", "gpu", "nvvm", "rocdl", "nvgpu", "amdgpu", "cf",
     "index", "irdl",
 }  # fmt: skip
 
@@ -99,6 +100,8 @@ def __getattr__(name: str) -> ModuleType:
     # Dialect modules load on first use, so that `import neptune_mlir` stays fast.
     if name == "linalg":
         return dialect_of(PACKAGE)
+    if name == "llvm":
+        return importlib.import_module("neptune_mlir.ir.llvm")
     if name in _LAZY:
         return module(f"dialects.{name}")
     if name in ("rewrite", "execution_engine"):

@@ -31,10 +31,8 @@ class Amd(Chip):
 
     def declare_shared(self, kernel: str, size: int) -> None:
         """Each kernel has memory of its own and of known size: its notes then say how much."""
-        llvm.GlobalOp(
-            ir.Type.parse(f"!llvm.array<{max(size, CHUNK)} x i8>"), self.shared_symbol(kernel),
-            ir.Attribute.parse("#llvm.linkage<internal>"), addr_space=3, alignment=128,
-        )  # fmt: skip
+        kind, name = f"!llvm.array<{max(size, CHUNK)} x i8>", self.shared_symbol(kernel)
+        llvm.global_array(kind, name, "internal", addr_space=3, alignment=128)
 
     def annotate(self, function: Any, blocks: int) -> None:
         """Registers are the code generator's choice."""

@@ -48,10 +48,7 @@ class Nvidia(Chip):
         return SMEM
 
     def declare_module(self) -> None:
-        llvm.GlobalOp(
-            ir.Type.parse("!llvm.array<0 x i8>"), SMEM,
-            ir.Attribute.parse("#llvm.linkage<external>"), addr_space=3, alignment=1024,
-        )  # fmt: skip
+        llvm.global_array("!llvm.array<0 x i8>", SMEM, "external", addr_space=3, alignment=1024)
 
     def annotate(self, function: Any, blocks: int) -> None:
         if blocks:

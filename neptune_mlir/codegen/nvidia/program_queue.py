@@ -34,13 +34,11 @@ SLOTS = 2
 
 
 def declare_counters() -> None:
-    kind = ir.Type.parse(f"!llvm.array<{CALLS} x i32>")
-    made = llvm.GlobalOp(
-        kind, COUNTERS, ir.Attribute.parse("#llvm.linkage<internal>"), addr_space=1, alignment=4
-    )
-    block = made.operation.regions[0].blocks.append()
+    kind = f"!llvm.array<{CALLS} x i32>"
+    made = llvm.global_array(kind, COUNTERS, "internal", addr_space=1, alignment=4)
+    block = made.regions[0].blocks.append()
     with ir.InsertionPoint(block):
-        zero = ir.Operation.create("llvm.mlir.zero", results=[kind]).results[0]
+        zero = ir.Operation.create("llvm.mlir.zero", results=[ir.Type.parse(kind)]).results[0]
         ir.Operation.create("llvm.return", operands=[zero])
 
 

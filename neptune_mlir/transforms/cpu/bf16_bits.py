@@ -66,7 +66,7 @@ def _logic(name: str, a: Any, b: Any) -> Any:
         number = ir.IntegerAttr.get(element, b)
         if isinstance(a.type, ir.VectorType):
             number = ir.DenseElementsAttr.get_splat(a.type, number)
-        b = llvm.mlir_constant(number)
+        b = llvm.constant(number)
     return ir.Operation.create(f"llvm.{name}", results=[a.type], operands=[a, b]).result
 
 

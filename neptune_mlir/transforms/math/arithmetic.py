@@ -100,7 +100,7 @@ class Arithmetic:
             every = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, -1)).result
             rounding = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 4)).result
             return llvm.call_intrinsic(
-                self.kind, "llvm.x86.avx512.mask.scalef.ps.512", [x, n, x, every, rounding], [], []
+                self.kind, "llvm.x86.avx512.mask.scalef.ps.512", [x, n, x, every, rounding]
             )
         # two factors, so that neither leaves the range of normal numbers
         whole = arith.subi(n_bits, self.i(int(np.float32(P.ROUND).view(np.uint32))))
