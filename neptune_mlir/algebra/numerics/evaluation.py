@@ -78,15 +78,18 @@ def evaluate(
     for n in reversed([*walk(t)]):
         if n not in wanted or n in done:
             continue
-        table, place = kept.place(n, domain.extents, axis, lo, hi) if kept else ({}, n)
-        if (value := table.get(place)) is not None:
+        value, place = None, None
+        if kept is not None and (place := kept.place(n, domain.extents, axis, lo, hi)):
+            value = kept.found(n, place, len(domain.extents))
+        if value is not None:
             done[n] = value
         else:
-            missing.append((n, table, place))
+            missing.append((n, place))
             wanted.update(n.args)
-    for n, table, place in reversed(missing):
+    for n, place in reversed(missing):
         done[n] = _value(n, [done[a] for a in n.args], domain, refs, axis, lo, hi)
-        table[place] = done[n]
+        if kept is not None and place is not None:
+            kept.keep(n, place, done[n])
     return done[t]
 
 

@@ -6,7 +6,7 @@ values that are kept, reads without copies, arrays whose inputs are next to each
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from neptune_mlir.algebra.numerics.floats import SMALLEST, Array
 from neptune_mlir.algebra.operators import OPERATORS
-from neptune_mlir.algebra.terms import Term, is_float, reads
+from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
 LANES, ROW = 8, 128  # of NumPy's sums: side by side, and in one go
 # glibc keeps memory of up to 32 MB, with what stands around an array.
@@ -29,6 +29,8 @@ def keep_memory() -> None:
     a fifth of a check in a new process. (This array is never touched, so it has no pages.)"""
     np.empty(KEPT_BYTES, np.uint8)
 
+Place = tuple[dict[Any, Array], Any]  # a table, and a key there
+
 
 @dataclass
 class Kept:
@@ -36,27 +38,63 @@ class Kept:
     have the same number is equally long wherever a term occurs.
 
     Attributes:
-        shared: terms that are kept; those that read nothing are anyhow.
+        shared: terms that are kept, with their forms (`Forms`); those that read nothing are anyhow.
         positions: values of the latter, which hold for other data, too.
-        values: values of the others.
+        values: values of the others, each with no dimension but that of inputs and its loops.
     """
 
-    shared: frozenset[Term]
+    shared: Mapping[Term, int]
     positions: dict[Any, Array] = field(default_factory=dict)
     values: dict[Any, Array] = field(default_factory=dict)
 
     def place(
         self, n: Term, extents: Sequence[int], axis: int, lo: int, hi: int
-    ) -> tuple[dict[Any, Array], Any]:
+    ) -> Place | None:
         """Where the value of a term is, or belongs: a table, and its key there, which has the
-        positions of the loops of the term. A table that nobody keeps where it is not kept."""
+        positions of the loops of the term; None where it is not kept."""
         if n.has_ref:
-            return {}, n
-        table = self.values if reads(n) else self.positions
-        if table is self.values and n not in self.shared:
-            return {}, n
+            return None
+        read = bool(reads(n))
+        if read and n not in self.shared:
+            return None
         whole = (extents[k] if k != axis or hi < 0 else (lo, hi) for k in sorted(n.axes))
-        return table, (n, *whole)
+        return (self.values, (self.shared[n], *whole)) if read else (self.positions, (n, *whole))
+
+    def found(self, n: Term, place: Place, rank: int) -> Array | None:
+        """The value of a term, if it is there, over so many loops."""
+        table, key = place
+        value = table.get(key)
+        if value is None or table is not self.values:
+            return value
+        shape = [len(value), *(1,) * rank]
+        for k, extent in zip(sorted(n.axes), value.shape[1:], strict=True):
+            shape[1 + k] = extent
+        return value.reshape(shape)
+
+    def keep(self, n: Term, place: Place, value: Array) -> None:
+        table, key = place
+        if table is self.values:
+            value = value.reshape(len(value), *(value.shape[1 + k] for k in sorted(n.axes)))
+        table[key] = value
+
+
+class Forms:
+    """Numbers of terms that are the same but for the numbers of their loops, and have these in the
+    same order: loops that are as long make the same of them."""
+
+    def __init__(self) -> None:
+        self._of: dict[Term, int] = {}
+        self._numbers: dict[Any, int] = {}
+
+    def of(self, root: Term) -> int:
+        for n in walk(root) if root not in self._of else ():
+            if n not in self._of:
+                order = sorted(n.axes)
+                parts = [(self._of[a], *map(order.index, sorted(a.axes))) for a in n.args]
+                leaf = "index" if n.op == "index" else n
+                key = (n.op, repr(n.attr), n.dtype) if n.args else leaf
+                self._of[n] = self._numbers.setdefault((key, *parts), len(self._numbers))
+        return self._of[root]
 
 
 def operated(n: Term, args: list[Array], turned: bool) -> Array:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.algebra.chain import Solution
+from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.numerics.evaluation import (
     Array,
     Domain,
@@ -68,7 +69,8 @@ class NestStep:
         elif folded and self.combiner is not None:
             lengths = [n for k, n in enumerate(self.extents) if k in folded and n > 1]
             short = self.combiner == "add" and len(lengths) <= 1 and sum(lengths) < IN_PAIRS
-            if folded[-1] == len(self.extents) - 1 and not short:  # in pairs, as they lie
+            rounds = lookup(self.combiner).accumulates  # else any order makes the same number
+            if folded[-1] == len(self.extents) - 1 and rounds and not short:  # pairs, as they lie
                 last = len(self.extents)
                 alone = self.combiner == "add" and lengths == [value.shape[last]]
                 if alone and is_row(value, last):

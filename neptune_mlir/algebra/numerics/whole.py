@@ -34,7 +34,7 @@ from neptune_mlir.algebra.numerics.at_once import (
 from neptune_mlir.algebra.numerics.evaluation import Array, Domain
 from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.judge import judge_each
-from neptune_mlir.algebra.numerics.kept import Kept, keep_memory
+from neptune_mlir.algebra.numerics.kept import Forms, Kept, keep_memory
 from neptune_mlir.algebra.numerics.orders import SIGNS
 from neptune_mlir.algebra.numerics.programs import Programs
 from neptune_mlir.algebra.numerics.remembered import remembered
@@ -442,18 +442,24 @@ def _inputs_last(stack: Array, apart: Sequence[int]) -> Array:
     return np.ascontiguousarray(stack.transpose(order)).transpose(places)
 
 
-def _shared(steps: Sequence[Step]) -> frozenset[Term]:
-    """The terms that more than one step has, and more than one term or step directly."""
-    times: Counter[Term] = Counter()
-    above: dict[Term, set[Any]] = {}
+def _shared(steps: Sequence[Step]) -> dict[Term, int]:
+    """The terms whose form more than one step has, and more than one term or step directly; and
+    these forms."""
+    forms = Forms()
+    times: Counter[int] = Counter()
+    above: dict[int, set[Any]] = {}
+    found: dict[Term, int] = {}
     for step in steps:
         if isinstance(step, NestStep):
-            times.update(n for n in walk(step.body) if not n.is_leaf)
-            above.setdefault(step.body, set()).add(step.key)
+            above.setdefault(forms.of(step.body), set()).add(step.key)
             for n in walk(step.body):
+                of = forms.of(n)
+                if not n.is_leaf:
+                    times[of] += 1
+                    found[n] = of
                 for a in n.args:
-                    above.setdefault(a, set()).add(n)
-    return frozenset(n for n, k in times.items() if k > 1 and len(above[n]) > 1)
+                    above.setdefault(forms.of(a), set()).add(of)
+    return {n: of for n, of in found.items() if times[of] > 1 and len(above[of]) > 1}
 
 
 def _prepare(many: Sequence[Sequence[Any]], runs: Sequence[Any]) -> None:
