@@ -134,10 +134,11 @@ def fold(
     for k in folded:
         shape[domain.lead + k] = length if k == axis else domain.extents[k]
     places = tuple(domain.lead + k for k in folded)
+    if shape != list(value.shape):  # (a broadcast takes as long as adding up a small array)
+        value = np.broadcast_to(value, shape)
     found = lookup(combiner).array.reduce(
-        np.broadcast_to(value, shape), axis=places, keepdims=True,
-        initial=_identity(combiner, value.dtype),
-    )  # fmt: skip
+        value, axis=places, keepdims=True, initial=_identity(combiner, value.dtype)
+    )
     return overflown(found, domain) if combiner == "add" else found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray
+SHORT = 8  # NumPy adds up rows that are shorter one element after the other, each as a row
 
 
 def kinds(values: Array) -> Array:
@@ -31,10 +32,14 @@ def norm(values: Array, axis: int | None = None) -> Array:
     """Euclidean norms that do not overflow."""
     # (the ufuncs themselves: rows are short and many, and methods cost as much again)
     along: Any = {"axis": axis, "keepdims": axis is not None}
+    if axis is not None and values.shape[axis] < SHORT:  # element by element, in the same order
+        values = np.ascontiguousarray(np.moveaxis(values, axis, 0))
+        along["axis"] = 0
     size = np.maximum.reduce(np.abs(values), initial=0.0, **along)
     size = np.where(size > 0, size, 1.0)
-    total = np.sqrt(np.add.reduce(np.square(values / size), **along)) * size
-    return np.asarray(total if axis is None else total.squeeze(axis))
+    scaled = values / size
+    total = np.sqrt(np.add.reduce(np.square(scaled, out=scaled), **along)) * size
+    return np.asarray(total if axis is None else total.squeeze(along["axis"]))
 
 
 def spread(rows: Array, values: Array) -> Array:

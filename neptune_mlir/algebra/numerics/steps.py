@@ -184,5 +184,5 @@ def _laid_out(value: Array, domain: Domain, axes: Sequence[int]) -> Array:
     for place, size in zip(shape, sizes, strict=True):
         whole[place] = size
     rest = [k for k in range(1, len(whole)) if k not in shape]
-    value = np.broadcast_to(value, whole).transpose(0, *shape, *rest)
-    return value.reshape(value.shape[0], *sizes)
+    value = value if whole == list(value.shape) else np.broadcast_to(value, whole)
+    return value.transpose(0, *shape, *rest).reshape(value.shape[0], *sizes)

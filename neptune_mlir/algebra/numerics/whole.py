@@ -11,6 +11,7 @@ extents, all inputs at once.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -386,9 +387,15 @@ class _Run:
         self.most = (  # inputs that are evaluated together
             ROUNDED * fewest if self.digits else max(fewest, min(LONG, TIMES * POINTS // points))
         )
-        self._shared = _shared(self.steps)
-        self._apart = apart(self.steps, self.program.inputs)
         self._positions: dict[Any, Array] = {}
+
+    @functools.cached_property  # of the orders that a trial has, hardly any is asked for
+    def _shared(self) -> dict[Term, int]:
+        return _shared(self.steps)
+
+    @functools.cached_property
+    def _apart(self) -> dict[str, list[int]]:
+        return apart(self.steps, self.program.inputs)
 
     def prepare(self, many: Sequence[Sequence[Any]]) -> None:
         missing = {id(arguments): arguments for arguments in many}

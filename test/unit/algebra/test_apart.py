@@ -8,6 +8,7 @@ import pytest
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.numerics import evaluation, kept, steps, whole
 from neptune_mlir.algebra.numerics.kept import Forms
+from neptune_mlir.algebra.numerics.norms import norm
 from neptune_mlir.algebra.numerics.orders import SIGNS
 from neptune_mlir.algebra.numerics.steps import IN_ORDER, NestStep, apart
 from neptune_mlir.algebra.numerics.whole import WholeProgram
@@ -112,3 +113,23 @@ def test_a_maximum_is_not_laid_out_anew(monkeypatch):
     data = {"x": np.array([x for x, in many]).transpose(1, 2, 0).copy().transpose(2, 0, 1)}
     (found,) = program.values([step], data, np.float64)
     assert (found == np.array([x for x, in many]).max(2)).all()
+
+
+@pytest.mark.parametrize("width", [0, 1, 2, 4, 7, 8, 29])
+def test_norms_of_short_rows_are_added_in_order(width):
+    rows = np.random.default_rng(width).standard_normal((5, 31, width)) * 1e3
+    rows[0] = 0.0
+    size = np.abs(rows).max(axis=2, keepdims=True, initial=0.0)
+    size = np.where(size > 0, size, 1.0)
+    wanted = np.sqrt(np.square(rows / size).sum(axis=2, keepdims=True)) * size
+    assert (norm(rows, 2) == wanted.squeeze(2)).all()
+
+
+def test_orders_that_nobody_asks_for_are_not_looked_at(monkeypatch):
+    looked = []
+    monkeypatch.setattr(whole, "_shared", lambda steps: looked.append(steps) or {})
+    program = WholeProgram({"x": ((6, 29), "f32")}, {}, {"most": "f32"}, frozenset())
+    steps = weighted()[:1]
+    trial = whole._Trial(program, steps, program, steps)
+    assert trial.verdict(trial.cases(whole.SEED)[:5], (3, 1)) == ("", set())
+    assert 1 <= len(looked) < 5
