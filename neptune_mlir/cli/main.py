@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"neptune-mlir {__version__}")
         return 0
     left_at_the_end()
-    with collected_rarely(), _interrupts() as seen:
+    with collected_rarely(to_the_end=argv is None), _interrupts() as seen:
         return _reported(*arguments, seen=seen)
 
 

@@ -18,8 +18,9 @@ RARELY = 200_000  # objects between two looks: some tens of megabytes
 
 
 @contextlib.contextmanager
-def collected_rarely() -> Iterator[None]:
-    """Within: Python looks for garbage after `RARELY` objects, or as rarely as it did before."""
+def collected_rarely(to_the_end: bool = False) -> Iterator[None]:
+    """Within: Python looks for garbage after `RARELY` objects, or as rarely as it did before.
+    `to_the_end`: the process ends behind it; else all that is new is looked at there."""
     before = gc.get_threshold()
     if not 0 < before[0] < RARELY:  # it never looks, or this is within another one
         yield
@@ -28,7 +29,7 @@ def collected_rarely() -> Iterator[None]:
     try:
         yield
     finally:
-        if gc.get_threshold()[0] == RARELY:  # nobody else has changed it
+        if gc.get_threshold()[0] == RARELY and not to_the_end:  # nobody else has changed it
             gc.set_threshold(*before)
 
 

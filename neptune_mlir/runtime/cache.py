@@ -14,8 +14,9 @@ import importlib.metadata
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from neptune_mlir.errors import ToolError
 from neptune_mlir.runtime.bundle import Bundle
@@ -53,18 +54,19 @@ def without_lines(text: str) -> str:
 _ROOT = str(Path(__file__).parent.parent)
 
 
-def _own(path: Path) -> str:
+def _own(path: str) -> str:
     """The name of a file from the package's folder on."""
-    return os.fspath(path).removeprefix(_ROOT)
+    return path.removeprefix(_ROOT)
 
 
-def own_files() -> list[Path]:
+@functools.cache
+def own_files() -> tuple[str, ...]:
     """The files of this package that shape compiled code: its modules, the shipped schedules and
     the shipped tuning table."""
     found = []
     for folder, _, names in os.walk(_ROOT):  # a tenth of what pathlib takes
         found += [f"{folder}/{name}" for name in names if name.endswith((".py", ".mlir", ".json"))]
-    return [Path(name) for name in sorted(found)]
+    return tuple(sorted(found))
 
 
 @functools.cache
@@ -79,18 +81,19 @@ def compiler_version() -> str:
     return " ".join(tools) + hashlib.sha256("\n".join(files).encode()).hexdigest()
 
 
-def tool_versions() -> dict[str, str]:
+@functools.cache  # (each is looked for in all folders that Python imports from)
+def tool_versions() -> Mapping[str, str]:
     """The packages that shape compiled code, with their versions."""
     found = {}
     for name in ("torch-mlir", "mlir", "llvmlite", "numpy"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-    return found
+    return MappingProxyType(found)
 
 
 def compiler_versions() -> dict[str, str]:
     """This compiler, by a hash of its files, and `tool_versions`."""
-    return {"neptune-mlir": f"{__version__}+{source_digest()}"} | tool_versions()
+    return {"neptune-mlir": f"{__version__}+{source_digest()}", **tool_versions()}
 
 
 @functools.cache
@@ -98,7 +101,8 @@ def source_digest() -> str:
     """The first 12 digits of a hash of this package's own files."""
     digest = hashlib.sha256()
     for path in own_files():
-        digest.update(f"{_own(path)}\n".encode() + path.read_bytes())
+        with open(path, "rb", buffering=0) as file:
+            digest.update(f"{_own(path)}\n".encode() + file.read())
     return digest.hexdigest()[:12]
 
 

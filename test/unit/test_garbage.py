@@ -59,6 +59,13 @@ def test_commands_and_compilations_of_text_look_rarely_too(monkeypatch, module, 
     assert gc.get_threshold() == (700, 10, 10)
 
 
+def test_nobody_looks_behind_the_command_of_a_process(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["neptune", "no-such-command"])
+    gc.set_threshold(700, 10, 10)
+    assert main.main() == 2
+    assert gc.get_threshold()[0] == RARELY
+
+
 @pytest.mark.parametrize("module", [main, opt])
 def test_nobody_looks_where_a_command_ends(monkeypatch, module):
     called = []

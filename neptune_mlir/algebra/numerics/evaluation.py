@@ -8,6 +8,7 @@ same shapes: then the first dimension of every array counts these, and one evalu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -244,10 +245,11 @@ def stream(
         stop = min(start + tile, hi)
         after: dict[Any, Array] = {}
         done: dict[Term, Array] = {}
+        moved: dict[Any, Array] = {}
         for r in solution.running:
             value = evaluate(r.body, domain, after, axis, start, stop, done=done)
             value = fold(r.combiner, value, domain, r.folded, stop - start, axis)
-            carried = corrected(r, state, after, domain)
+            carried = corrected(r, state, after, domain, moved)
             total = lookup(r.combiner).array(carried, value)
             after[r.name] = overflown(total, domain) if r.combiner == "add" else total
         state = after
@@ -257,22 +259,28 @@ def stream(
 def join(solution: Solution, domain: Domain, states: list[dict[Any, Array]]) -> dict[Any, Array]:
     """Each private value, re-based to the joined references, combined over the chunks."""
     joined: dict[Any, Array] = {}
+    moved: list[dict[Any, Array]] = [{} for _ in states]
     for r in solution.running:
         total = identity(r.combiner, r.dtype, domain)
-        for state in states:
-            total = lookup(r.combiner).array(total, corrected(r, state, joined, domain))
+        for state, done in zip(states, moved, strict=True):
+            total = lookup(r.combiner).array(total, corrected(r, state, joined, domain, done))
         joined[r.name] = overflown(total, domain) if r.combiner == "add" else total
     return joined
 
 
-def corrected(r, before: Mapping[Any, Array], after: Mapping[Any, Array], domain: Domain) -> Array:
-    """`correct`: h where a reference moved, the accumulator itself where none did."""
+def corrected(
+    r, before: Mapping[Any, Array], after: Mapping[Any, Array], domain: Domain,
+    moved: dict[Any, Array],
+) -> Array:  # fmt: skip
+    """`correct`: h where a reference moved, the accumulator itself where none did. `moved`: what is
+    known of the step from `before` to `after`; more is added."""
     if r.correction is None:
         return before[r.name]
     refs: dict[Any, Array] = {("acc", n): a for n, a in before.items()}
     refs |= {("old", n): a for n, a in before.items()}
     refs |= {("new", n): a for n, a in after.items()}
-    still: Any = np.True_
-    for n in r.correction.references:
-        still = np.logical_and(still, before[n] == after[n])
-    return np.where(still, before[r.name], evaluate(r.correction.h, domain, refs))
+    still = moved.get(key := tuple(r.correction.references))
+    if still is None:
+        equal = [before[n] == after[n] for n in key]
+        still = moved[key] = functools.reduce(np.logical_and, equal, np.asarray(True))
+    return np.where(still, before[r.name], evaluate(r.correction.h, domain, refs, done=moved))
