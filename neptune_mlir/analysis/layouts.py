@@ -198,20 +198,21 @@ def _sources(needed: Layout, held: Layout, dims: tuple[int, ...]) -> list[int] |
     wanted = np.ascontiguousarray(needed.positions[:, :, list(dims)])
     if not dims:
         return [0] * needed.registers
-    found = [where.get(p.tobytes()) for p in wanted]
-    if any(f is None for f in found):
-        found = [_inside(needed, p, held, dims) if f is None else f for p, f in
-                 zip(wanted, found, strict=True)]  # fmt: skip
-    return None if any(f is None for f in found) else [int(f) for f in found if f is not None]
+    found = []
+    for p in wanted:
+        register = where.get(p.tobytes())
+        register = _inside(p, held) if register is None else register
+        if register is None:
+            return None
+        found.append(register)
+    return found
 
 
-def _inside(needed: Layout, wanted: np.ndarray, held: Layout, dims: tuple[int, ...]) -> int | None:
+def _inside(wanted: np.ndarray, held: Layout) -> int | None:
     """A register that agrees wherever `wanted` is no padding."""
     real = (wanted < np.array(held.shape, dtype=np.int64)).all(axis=1)
-    for k, have in enumerate(held.positions):
-        if (have[real] == wanted[real]).all():
-            return k
-    return None
+    agree = (held.positions[:, real] == wanted[real]).all(axis=(1, 2))
+    return int(agree.argmax()) if agree.any() else None
 
 
 _SHARED = re.compile(r"shared\[(\d+)\*(\d+) (\d+)>>(\d+)\]")
@@ -260,9 +261,10 @@ class Crossing:
     """
 
     distance: int
-    sources: list[tuple[tuple[int, bool], tuple[int, bool]]]
+    sources: Sequence[tuple[tuple[int, bool], tuple[int, bool]]]
 
 
+@functools.lru_cache(maxsize=4096)
 def crossing(needed: Layout, held: Layout) -> Crossing | None:
     """The exchange that makes `needed` of `held` (layouts of one tile), if one bit is enough."""
     if needed.lanes != held.lanes or needed.warps != held.warps:
@@ -283,12 +285,13 @@ def _sources_across(needed: Layout, held: Layout, distance: int) -> Any:
         here = lanes[lanes & distance == bit]
         where: dict[bytes, tuple[int, bool]] = {}
         for crossed in (True, False):  # a lane's own element wins
-            from_here = here ^ distance if crossed else here
+            there = held.positions[:, here ^ distance if crossed else here]
             for k in reversed(range(held.registers)):
-                where[held.positions[k, from_here].tobytes()] = (k, crossed)
+                where[there[k].tobytes()] = (k, crossed)
         halves.append([where.get(p.tobytes()) for p in needed.positions[:, here]])
-    pairs = list(zip(*halves, strict=True))
-    return None if any(a is None or b is None for a, b in pairs) else pairs
+        if None in halves[-1]:
+            return None
+    return list(zip(*halves, strict=True))
 
 
 # ---- constructions
