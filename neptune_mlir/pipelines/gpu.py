@@ -210,8 +210,7 @@ def alignment_of(kernels: Sequence[KernelFacts]) -> dict[tuple[str, int], int]:
     return alignment
 
 
-CLEAN = (Step("canonicalize"), Step("cse"))
-# and what two programs that became one both load
+# Tile IR comes clean (`common.TO_TILES`); two programs that became one both load.
 MERGE = (Step("merge-programs"), Step("longest-first"), Step("canonicalize"), Step("cse"))
 
 
@@ -247,7 +246,7 @@ def sketch(module: Any, chip: str, entry: str | None) -> Plan:
     order, and how many programs each has."""
     copy = module.operation.clone()
     with copy.context, ir.Location.unknown():
-        common.run(copy, (*CLEAN, *MERGE, *outline_rest(chip)))
+        common.run(copy, (*MERGE, *outline_rest(chip)))
         host = GpuHost.find(copy, entry or "")
         host.read()
         return host.plan()

@@ -106,8 +106,7 @@ def ways(target: str) -> tuple[Way, ...]:
     if not nvidia(target).warp_groups:
         return (*portable, Way.unfused(shared))
     steps = (
-        *gpu.CLEAN, Step("turn-tiles", {"stays": "rows"}), Step("positions-ahead"),
-        Step("specialize-warps"),
+        Step("turn-tiles", {"stays": "rows"}), Step("positions-ahead"), Step("specialize-warps"),
     )  # fmt: skip
     groups = Way(CUT_GROUPS, steps, suits, least=64, smaller=("stream:64",), needs="warp_groups")
     # of two groups, that wait for memory: with one, and in chunks, a third slot was slower
@@ -228,7 +227,6 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
     """Tile IR to `gpu.func`s and a plan. (Warps are those of a producer and consumers where
     `specialize-warps` said so, in the steps of a way.)"""
     found = [
-        *gpu.CLEAN,
         *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
         Step("picks-first"),

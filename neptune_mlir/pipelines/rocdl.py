@@ -172,7 +172,6 @@ def steps_of(module: Any, target: str, entry: str = "") -> list[Step]:
 def to_kernels(chip: AmdTarget, entry: str) -> list[Step]:
     """Tile IR to `gpu.func`s and a plan."""
     return [
-        *gpu.CLEAN,
         *gpu.MERGE,
         Step("assign-layouts", {"target": chip.name}),
         Step("picks-first"),

@@ -36,7 +36,8 @@ def compiled_for(chip, text, passes):
     module = parse(text)
     with registry.collect_remarks() as remarks:
         if chip == "sm_90a":
-            runner.run(module, [*gpu.CLEAN, runner.Step("specialize-warps", passes)])
+            clean = runner.parse_pipeline("canonicalize,cse")
+            runner.run(module, [*clean, runner.Step("specialize-warps", passes)])
     return compile_tiles(module, target=chip, facts={"remarks": [str(r) for r in remarks]})
 
 

@@ -11,8 +11,7 @@ from neptune_mlir.analysis.tiles import foralls, load_window, nested
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.pipelines import common, gpu
-from neptune_mlir.pipelines.runner import Step
+from neptune_mlir.pipelines import common, runner
 from neptune_mlir.transforms.hopper.partition_warps import partition_warps, producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import loads_of
 from neptune_mlir.transforms.hopper.split_matmuls import split_matmuls
@@ -26,8 +25,8 @@ def assigned():
     text = re.sub(r"(func.func @attention.*?\) -> tensor<\S+) \{", rf"\1 {equal}", text, count=1,
                   flags=re.DOTALL)  # fmt: skip
     module = parse(text)
-    steps = (*gpu.CLEAN, Step("specialize-warps"), Step("assign-layouts", {"target": "sm_90a"}))
-    common.run(module, steps)
+    steps = "canonicalize,cse,specialize-warps,assign-layouts{target=sm_90a}"
+    common.run(module, runner.parse_pipeline(steps))
     return module
 
 
