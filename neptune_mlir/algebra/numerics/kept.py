@@ -124,11 +124,12 @@ def added_in_pairs(value: Array, axis: int) -> Array:
 
     lanes = part(value, 0, LANES)
     for first in range(LANES, whole, LANES):
-        lanes = lanes + part(value, first, first + LANES)
+        out = lanes if first > LANES else None  # (the first ones are a view)
+        lanes = np.add(lanes, part(value, first, first + LANES), out=out)
     while (count := lanes.shape[axis]) > 1:
         lanes = part(lanes, 0, count, 2) + part(lanes, 1, count, 2)
     for k in range(whole, length):
-        lanes = lanes + part(value, k, k + 1)
+        lanes += part(value, k, k + 1)
     return lanes + value.dtype.type(0)  # a sum begins with 0, which has a sign
 
 
