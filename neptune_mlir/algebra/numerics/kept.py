@@ -52,13 +52,17 @@ class Kept:
     ) -> Place | None:
         """Where the value of a term is, or belongs: a table, and its key there, which has the
         positions of the loops of the term; None where it is not kept."""
-        if n.has_ref:
+        known = n.memo.get("loops")  # (asked of each node of each batch)
+        if known is None:
+            known = n.memo["loops"] = not n.has_ref and (bool(reads(n)), sorted(n.axes))
+        if known is False:
             return None
-        read = bool(reads(n))
-        if read and n not in self.shared:
+        read, loops = known
+        form = self.shared.get(n) if read else n
+        if form is None:
             return None
-        whole = (extents[k] if k != axis or hi < 0 else (lo, hi) for k in sorted(n.axes))
-        return (self.values, (self.shared[n], *whole)) if read else (self.positions, (n, *whole))
+        whole = [extents[k] if k != axis or hi < 0 else (lo, hi) for k in loops]
+        return self.values if read else self.positions, (form, *whole)
 
     def found(self, n: Term, place: Place, rank: int) -> Array | None:
         """The value of a term, if it is there, over so many loops."""

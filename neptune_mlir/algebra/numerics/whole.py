@@ -90,6 +90,18 @@ class WholeProgram:
     exponents: frozenset[str] | None
     rounded: Mapping[str, str] = field(default_factory=dict)
 
+    @functools.cached_property
+    def _ordered(self) -> dict[int, tuple[Sequence[Step], list[Step]]]:
+        return {}
+
+    def _in_order(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps that results need, each behind those that make what it reads; worked out once
+        for many batches."""
+        if id(steps) not in self._ordered:
+            found = [*_in_order(steps, [*self.results], self.inputs)]
+            self._ordered[id(steps)] = steps, found
+        return self._ordered[id(steps)][1]
+
     def values(
         self, steps: Sequence[Step], data: Mapping[str, Array], kind: Any,
         plan: tuple[int, int] = ONE_STEP, digits: int = 0, longer: float = 1.0,
@@ -99,7 +111,7 @@ class WholeProgram:
         rank = max(len(step.extents) for step in steps)
         found: dict[str, Array] = dict(data)
         with np.errstate(all="ignore"):
-            for step in _in_order(steps, [*self.results], data):
+            for step in self._in_order(steps):
                 extents = step.extents + (1,) * (rank - len(step.extents))  # what is kept has one
                 domain = Domain(extents, found, self.scalars, kind, True, digits, longer, kept)
                 found.update(step.run(domain, plan))
