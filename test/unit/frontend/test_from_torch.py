@@ -364,3 +364,19 @@ def test_branches_on_numbers_are_refused_at_their_line(program, capfd):
         from_torch(program, (X,))
     assert caught.value.loc.startswith(__file__) and "torch.where" in caught.value.hint
     assert "def forward" not in capfd.readouterr().err  # nor what torch prints of it
+
+
+@pytest.mark.skipif(not hasattr(torch.nn, "LinearCrossEntropyOptions"), reason="torch before 2.13")
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_losses_in_chunks_are_losses(reduction):
+    weight, classes = torch.randn(5, 9), torch.tensor([4, 0, 2])
+
+    def imported(options):
+        def program(x):
+            return torch.nn.functional.linear_cross_entropy(
+                x, weight, classes, reduction=reduction, options=options
+            )
+
+        return str(from_torch(program, (X,)))
+
+    assert imported(torch.nn.LinearCrossEntropyOptions()) == imported(None)
