@@ -25,6 +25,7 @@ from onnx import (
 
 from neptune_mlir.driver.limits import PAIRS
 from neptune_mlir.driver.onnx_folding import folded
+from neptune_mlir.driver.onnx_masked import selected
 from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
 from neptune_mlir.errors import InputError
 
@@ -63,7 +64,8 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
                 "'Det' has no lowering that chooses pivots", loc=node.name,
                 hint="compute determinants before the model and make them inputs",
             )  # fmt: skip
-    made = simplified(folded(_typed(model)))
+    known = folded(_typed(model))
+    made = simplified(_typed(selected(known, _types(known))))
     # with weights of classes torch-mlir's own form of it is infinite
     return defined(made, ["SoftmaxCrossEntropyLoss"]) or made
 
