@@ -25,6 +25,7 @@ from onnx import (
 
 from neptune_mlir.driver.limits import PAIRS
 from neptune_mlir.driver.onnx_folding import folded
+from neptune_mlir.driver.onnx_images import channels_of_blocks, ordered_for_blocks
 from neptune_mlir.driver.onnx_masked import selected
 from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
 from neptune_mlir.errors import InputError
@@ -590,5 +591,7 @@ _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]
     ("", "Einsum"): _einsum,
     ("", "ReduceLogSumExp"): _log_sum_exp,
     ("", "ScatterElements"): _scatter,
+    ("", "DepthToSpace"): lambda w, n: ordered_for_blocks(w, n.input[0], _attributes(n)),
+    ("", "SpaceToDepth"): lambda w, n: channels_of_blocks(w, n.input[0], _attributes(n)),
     **{("", name): _recurrent for name in ACTIVATIONS},
 }

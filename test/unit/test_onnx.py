@@ -265,6 +265,19 @@ def test_writes_where_a_condition_holds_are_selections(tmp_path, rank):
     np.testing.assert_array_equal(neptune_mlir.compile(path)(x, m), want)
 
 
+@pytest.mark.parametrize("operator", ["DepthToSpace", "SpaceToDepth"])
+def test_blocks_of_images_whose_extents_calls_know(tmp_path, operator):
+    """torch-mlir takes channels in one order, whatever the mode is, and no such extents."""
+    given = {"mode": "CRD"} if operator == "DepthToSpace" else {}
+    path = save(
+        tmp_path / "f.onnx", [Node(operator, ["x"], ["y"], blocksize=2, **given)],
+        {"x": ["b", 12, "h", "w"]}, {"y": ["b", None, None, None]}, opset=18,
+    )  # fmt: skip
+    x = f32(2, 12, 4, 6)
+    want = ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(neptune_mlir.compile(path)(x), want)
+
+
 def test_rows_that_are_looked_up_at_places_of_a_reshaped_image(tmp_path):
     """Nearest rows of a table, as vector quantisation has them: the places are [8], the rows
     [2, 3, 2, 2], and no kernel looks places up in another shape."""
