@@ -161,12 +161,14 @@ def test_written_buffers_are_named():
         (lambda x: torch.nn.functional.ctc_loss(
             x[:, None, None].expand(5, 1, 3), x[None, :2].long(), x[:1].long(), x[:1].long()
         ), "aten.ctc_loss.Tensor"),
+        # what we do not write as other operations
+        (lambda x: torch.linalg.norm(x[None] * x[:, None], 2), "aten.linalg_norm"),
     ],
 )
 def test_a_refusal_names_the_operation(program, name):
     with pytest.raises(InputError) as caught:
         from_torch(program, (torch.randn(5),))
-    assert f"'{name}'" in str(caught.value)
+    assert f"'{name}'" in str(caught.value) and caught.value.loc
 
 
 def test_weights_of_bags_count():
