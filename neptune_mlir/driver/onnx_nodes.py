@@ -25,6 +25,8 @@ from onnx import (
 
 from neptune_mlir.driver.limits import PAIRS
 from neptune_mlir.driver.onnx_folding import folded
+from neptune_mlir.driver.onnx_images import channels_of_blocks, ordered_for_blocks
+from neptune_mlir.driver.onnx_masked import selected
 from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
 from neptune_mlir.errors import InputError
 
@@ -63,7 +65,8 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
                 "'Det' has no lowering that chooses pivots", loc=node.name,
                 hint="compute determinants before the model and make them inputs",
             )  # fmt: skip
-    made = simplified(folded(_typed(model)))
+    known = folded(_typed(model))
+    made = simplified(_typed(selected(known, _types(known))))
     # with weights of classes torch-mlir's own form of it is infinite
     return defined(made, ["SoftmaxCrossEntropyLoss"]) or made
 
@@ -588,5 +591,7 @@ _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]
     ("", "Einsum"): _einsum,
     ("", "ReduceLogSumExp"): _log_sum_exp,
     ("", "ScatterElements"): _scatter,
+    ("", "DepthToSpace"): lambda w, n: ordered_for_blocks(w, n.input[0], _attributes(n)),
+    ("", "SpaceToDepth"): lambda w, n: channels_of_blocks(w, n.input[0], _attributes(n)),
     **{("", name): _recurrent for name in ACTIVATIONS},
 }

@@ -160,7 +160,7 @@ def _refusal(torch: Any, error: Exception) -> InputError:
     return InputError(
         f"cannot import the torch program: {type(error).__name__}: "
         f"{reason[0] if reason else 'no message'}" + (f" (at '{operation}')" if operation else ""),
-        loc=_place(error),
+        loc=_place(error) or _line(torch, error),
     )
 
 
@@ -175,6 +175,14 @@ def _place(error: BaseException) -> str | None:
         if public or not (ours or module.partition(".")[0] in ("torch", "contextlib", "functools")):
             found = f"{frame.f_code.co_filename}:{line} ({frame.f_code.co_name})"
     return found
+
+
+def _line(torch: Any, error: BaseException) -> str | None:
+    """The line of the operation that was being written as others."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if isinstance(node := frame.f_locals.get("n"), torch.fx.Node):
+            return torch_graph.line_of_node(node)
+    return None
 
 
 def _operation(torch: Any, error: BaseException) -> str:

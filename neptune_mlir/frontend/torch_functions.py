@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions of torch that look at numbers before they compute, as ones that do not: torch.export
-refuses a look, and a kernel cannot raise.
+refuses a look, and a kernel cannot raise. And one that computes in chunks, as one that does not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ def instead(torch: Any) -> Any:
         torch.narrow: _narrow, torch.Tensor.narrow: _narrow,
         torch.cov: _covariance, torch.Tensor.cov: _covariance,
         torch.corrcoef: _correlation, torch.Tensor.corrcoef: _correlation,
+        getattr(torch.nn.functional, "linear_cross_entropy", None): _linear_cross_entropy,
     }  # fmt: skip
 
     class Instead(torch.overrides.TorchFunctionMode):
@@ -57,6 +58,15 @@ def _gaussian_likelihood(
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return loss if reduction == "none" else getattr(loss, reduction)()
+
+
+def _linear_cross_entropy(
+    torch: Any, *given: Any, options: Any = None, **named: Any
+) -> Any:  # (from torch 2.13 on)
+    """Without chunks: these save the memory of logits, and a kernel stores none."""
+    if options is None:
+        return NotImplemented
+    return torch.nn.functional.linear_cross_entropy(*given, **named)
 
 
 def _narrow(torch: Any, input: Any, dim: int, start: Any, length: int) -> Any:

@@ -46,7 +46,7 @@ def _hold_all_buffers(exported: Any) -> None:
 def _keep_one_line(graph: Any) -> None:
     """Of the frames that called an operation one is its location, that of the program."""
     for node in graph.nodes:
-        file, _, number = (_line_of(node) or "").rpartition(":")
+        file, _, number = (line_of_node(node) or "").rpartition(":")
         node.meta["stack_trace"] = f'File "{file}", line {number}, in forward' if file else None
 
 
@@ -62,7 +62,7 @@ def _refuse_long_recurrences(graph: Any) -> None:
         if isinstance(steps, int) and steps > _MOST_STEPS:
             raise InputError(
                 f"'{_name_of(node)}' of {length} elements in {layers} layers would be written out "
-                f"in {steps} steps, and {_MOST_STEPS} are the most", loc=_line_of(node),
+                f"in {steps} steps, and {_MOST_STEPS} are the most", loc=line_of_node(node),
                 hint="torch.compile(backend='neptune') leaves it to torch; or call the compiled "
                 "program on a part of the sequence at a time, with the state as an argument",
             )  # fmt: skip
@@ -78,7 +78,7 @@ def _refuse_random(torch: Any, graph: Any) -> None:
         raise InputError(
             f"'{called.removeprefix('function.').removeprefix('builtin_function_or_method.')}' "
             f"draws random numbers ('{node.target}'), and a kernel has none",
-            loc=_line_of(node),
+            loc=line_of_node(node),
             hint="call eval() on a module with dropout; pass other random numbers as arguments",
         )
 
@@ -94,7 +94,7 @@ def _refuse_shapes_of_data(torch: Any, graph: Any) -> None:
             raise InputError(
                 f"the shape of what '{_name_of(maker)}' makes depends on data, and a kernel's "
                 "results have shapes that follow from those of its arguments",
-                loc=_line_of(node),
+                loc=line_of_node(node),
                 hint="keep all elements and choose by torch.where or masked_fill, or compute the "
                 "positions before the program",
             )
@@ -107,7 +107,7 @@ def _refuse_determinants(graph: Any) -> None:
     for node in graph.nodes:
         if str(node.target).removesuffix(".default") in known:
             raise InputError(
-                f"'{_name_of(node)}' has no lowering that chooses pivots", loc=_line_of(node),
+                f"'{_name_of(node)}' has no lowering that chooses pivots", loc=line_of_node(node),
                 hint="compute determinants before the program and pass them",
             )  # fmt: skip
 
@@ -116,7 +116,7 @@ def line_of(graph: Any, operation: str) -> str | None:
     """The line of the program that called an operation of torch, as torch-mlir calls it, first."""
     for node in graph.nodes:
         if _name_of(node) == operation:
-            return _line_of(node)
+            return line_of_node(node)
     return None
 
 
@@ -130,11 +130,12 @@ def complex_numbers(torch: Any, graph: Any) -> tuple[str, str | None] | None:
     for node in graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.dtype.is_complex:
-            return _name_of(node), _line_of(node)
+            return _name_of(node), line_of_node(node)
     return None
 
 
-def _line_of(node: Any) -> str | None:
+def line_of_node(node: Any) -> str | None:
+    """The line of the program that a node of a graph comes from."""
     lines = re.findall(r'File "(.*)", line (\d+), in', node.meta.get("stack_trace") or "")
     lines = [line for line in lines if not line[0].endswith(_WRAPPER)] or lines
     return ":".join(lines[-1]) if lines else None

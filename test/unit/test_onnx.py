@@ -241,6 +241,43 @@ def test_short_scatters_are_parallel(tmp_path, reduction):
     assert "scf.for" not in text
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+def test_writes_where_a_condition_holds_are_selections(tmp_path, rank):
+    """As exporters write `x[x < 0] = 7`, and `x[m] = row`: the number of copies depends on data."""
+    nodes = [
+        Node("Less", ["x" if rank == 2 else "m", "zero"], ["less"]),
+        Node("NonZero", ["less"], ["at"]),
+        Node("Transpose", ["at"], ["turned"], perm=[1, 0]),
+        Node("Cast", ["less"], ["ones"], to=TensorProto.INT64),
+        Node("ReduceSum", ["ones"], ["total"], keepdims=0),
+        Node("Reshape", ["total", "one"], ["n"]),
+        Node("Concat", ["n", "row"] if rank == 1 else ["n"], ["size"], axis=0),
+        Node("Expand", ["value", "size"], ["copies"]),
+        Node("ScatterND", ["x", "turned", "copies"], ["y"]),
+    ]
+    held = {"zero": np.float32(0), "one": np.array([1]), "row": np.array([5]),
+            "value": f32(5) if rank == 1 else np.float32(7)}  # fmt: skip
+    held = {name: np.asarray(value) for name, value in held.items()}
+    given = {"x": ["b", 5], "m": ["b"]}
+    path = save(tmp_path / "f.onnx", nodes, given, {"y": ["b", 5]}, held, opset=18)
+    x, m = f32(4, 5), f32(4)
+    want = ReferenceEvaluator(str(path)).run(None, {"x": x, "m": m})[0]
+    np.testing.assert_array_equal(neptune_mlir.compile(path)(x, m), want)
+
+
+@pytest.mark.parametrize("operator", ["DepthToSpace", "SpaceToDepth"])
+def test_blocks_of_images_whose_extents_calls_know(tmp_path, operator):
+    """torch-mlir takes channels in one order, whatever the mode is, and no such extents."""
+    given = {"mode": "CRD"} if operator == "DepthToSpace" else {}
+    path = save(
+        tmp_path / "f.onnx", [Node(operator, ["x"], ["y"], blocksize=2, **given)],
+        {"x": ["b", 12, "h", "w"]}, {"y": ["b", None, None, None]}, opset=18,
+    )  # fmt: skip
+    x = f32(2, 12, 4, 6)
+    want = ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(neptune_mlir.compile(path)(x), want)
+
+
 def test_rows_that_are_looked_up_at_places_of_a_reshaped_image(tmp_path):
     """Nearest rows of a table, as vector quantisation has them: the places are [8], the rows
     [2, 3, 2, 2], and no kernel looks places up in another shape."""

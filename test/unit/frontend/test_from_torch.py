@@ -161,12 +161,14 @@ def test_written_buffers_are_named():
         (lambda x: torch.nn.functional.ctc_loss(
             x[:, None, None].expand(5, 1, 3), x[None, :2].long(), x[:1].long(), x[:1].long()
         ), "aten.ctc_loss.Tensor"),
+        # what we do not write as other operations
+        (lambda x: torch.linalg.norm(x[None] * x[:, None], 2), "aten.linalg_norm"),
     ],
 )
 def test_a_refusal_names_the_operation(program, name):
     with pytest.raises(InputError) as caught:
         from_torch(program, (torch.randn(5),))
-    assert f"'{name}'" in str(caught.value)
+    assert f"'{name}'" in str(caught.value) and caught.value.loc
 
 
 def test_weights_of_bags_count():
@@ -364,3 +366,19 @@ def test_branches_on_numbers_are_refused_at_their_line(program, capfd):
         from_torch(program, (X,))
     assert caught.value.loc.startswith(__file__) and "torch.where" in caught.value.hint
     assert "def forward" not in capfd.readouterr().err  # nor what torch prints of it
+
+
+@pytest.mark.skipif(not hasattr(torch.nn, "LinearCrossEntropyOptions"), reason="torch before 2.13")
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_losses_in_chunks_are_losses(reduction):
+    weight, classes = torch.randn(5, 9), torch.tensor([4, 0, 2])
+
+    def imported(options):
+        def program(x):
+            return torch.nn.functional.linear_cross_entropy(
+                x, weight, classes, reduction=reduction, options=options
+            )
+
+        return str(from_torch(program, (X,)))
+
+    assert imported(torch.nn.LinearCrossEntropyOptions()) == imported(None)
