@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,12 +129,20 @@ class Kernel:
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         return self._executable(*arguments, out=out, **named)
 
-    def again(self, *arguments: Any) -> Any:
-        """What is kept of a call with arguments like these, after one: `again.run(None,
-        addresses)` runs the kernel on arrays of the same types, shapes, strides and devices, and
-        returns all results, or None where only a whole call can say. On GPUs it is for the calling
-        thread. None where nothing is kept."""
-        return self._executable.again(*arguments)
+    def again(
+        self, *arguments: Any, order: Sequence[int], orders: Sequence[Sequence[int]]
+    ) -> Callable[[Sequence[Any]], Any] | None:
+        """What is kept of a call with arguments like these, after one: a function that runs the
+        kernel on arrays of the same library, types, shapes, strides and devices, and returns all
+        results, or None where only a whole call can say. On GPUs it is for the calling thread. None
+        where nothing is kept.
+
+        Args:
+            order: which of the function's arrays the arguments are.
+            orders: of results' dimensions as they are handed out (others as they are).
+        """
+        kept = self._executable.again(*arguments)
+        return None if kept is None else kept.repeat(order, orders)
 
     def prepare(self, *arguments: Any, **named: Any) -> Any:
         """A call on fixed memory, checked once: what it returns only launches. `out=` and more as

@@ -16,7 +16,7 @@ from neptune_mlir.runtime import workers
 from neptune_mlir.runtime.arrays import ArrayView, elements, glance, view
 from neptune_mlir.runtime.bundle import Bundle, Growing
 from neptune_mlir.runtime.checks import check, check_array, check_equal
-from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared, RepeatedCall
+from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared
 from neptune_mlir.runtime.cpu_entry import NativeEntry
 from neptune_mlir.runtime.loader import check_machine, load
 from neptune_mlir.runtime.plan import Argument, Evaluation, Expression, Plan, evaluate
@@ -48,10 +48,10 @@ class CpuExecutable:
         call, addresses, outs = self._find(arguments, out)
         return call.run(addresses, outs)
 
-    def again(self, *arguments: Any) -> RepeatedCall | None:
+    def again(self, *arguments: Any) -> CpuCall | None:
         """What is kept of a call without `out=` for arguments like these, or None."""
         call, _, _ = self._find(arguments, None)
-        return RepeatedCall(call) if call in self._calls.values() else None
+        return call if call in self._calls.values() else None
 
     def prepare(self, *arguments: Any, out: Any) -> Prepared:
         """A call on fixed memory, checked once: what is returned runs the kernels, and nothing

@@ -87,8 +87,7 @@ class CpuCall:
         self._results = [self._result(k, tuple(r)) for k, r in enumerate(plan.results)]
         # whether all arrays of a call but its arguments are new, and its results are among them
         made = all(b.copied is None and b.source is None for b in self._buffers)
-        self.is_simple = made and not targets and all(self._is_whole(r) for r in self._results)
-        self._places = [r.made or 0 for r in self._results]  # of a simple call
+        self._is_simple = made and not targets and all(self._is_whole(r) for r in self._results)
         self._most = 1  # workers of a launch
         self._template = self._words(arrays, scalars)
         self._template_address = address_of(self._template)
@@ -216,20 +215,48 @@ class CpuCall:
                 values.append(self._new(result, addresses, made))
         return values[0] if len(values) == 1 else tuple(values)
 
-    def makers(self, orders: Sequence[Sequence[int]]) -> list[Callable[[], Any]]:
-        """What makes the buffers of a simple call, results with their dimensions in these orders
-        (others as they are)."""
-        makers = [b.make for b in self._buffers]
-        for result, order in zip(self._results, orders, strict=False):
-            buffer = self._buffers[result.made or 0]
-            makers[result.made or 0] = self._memory.maker(buffer.shape, buffer.dtype, order)
-        return makers
+    def repeat(
+        self, order: Sequence[int], orders: Sequence[Sequence[int]]
+    ) -> Callable[[Sequence[Any]], Any]:
+        """`run` as a function of arrays, all of the library that makes results: returns all
+        results, or None where another number of threads works now.
 
-    def repeat(self, addresses: Sequence[int], makers: Sequence[Callable[[], Any]]) -> list[Any]:
-        """All results of a simple call."""
-        made = [make() for make in makers]
-        self._enter([*addresses, *map(self._memory.address, made)])
-        return [made[k] for k in self._places]
+        Args:
+            order: which of the arrays the arguments are.
+            orders: of results' dimensions as they are handed out (others as they are).
+        """
+        memory, count = self._memory, self.count
+        address, places = memory.address, [r.made or 0 for r in self._results]
+
+        def whole(arrays: Sequence[Any]) -> Any:
+            if workers.count() != count:
+                return None
+            made = self.run([address(arrays[k]) for k in order], ())
+            made = list(made) if isinstance(made, tuple) else [made]
+            turned = [memory.turned(x, own) for x, own in zip(made, orders, strict=False)]
+            return [*turned, *made[len(turned) :]]
+
+        if not self._is_simple:
+            return whole
+        makers = [b.make for b in self._buffers]
+        for place, own in zip(places, orders, strict=False):
+            buffer = self._buffers[place]
+            makers[place] = memory.maker(buffer.shape, buffer.dtype, own)
+        enter, template = self._entry.call, self._template_address
+
+        def again(arrays: Sequence[Any]) -> Any:
+            if workers.count() != count:
+                return None
+            helpers = workers.helpers()
+            made = [make() for make in makers]
+            enter(
+                template, count, helpers.state, helpers.share,
+                helpers.ready(self._most, self._scratch), self._scratch,
+                *[address(arrays[k]) for k in order], *map(address, made),
+            )  # fmt: skip
+            return [made[k] for k in places]
+
+        return again
 
     def launch_times(self, entry: NativeEntry, addresses: list[int]) -> list[float]:
         """Run the kernels by an entry with a clock; the seconds that each launch took."""
@@ -278,33 +305,6 @@ class CpuCall:
             return self._memory.over(array, result.dtype)
         array = made[result.made]
         return array if array.shape == result.held.shape else array.reshape(result.held.shape)
-
-
-class RepeatedCall:
-    """A call for arrays like those of an earlier one, by their addresses; `gpu_again.CallAgain` is
-    the same for GPUs."""
-
-    def __init__(self, call: CpuCall):
-        self._call = call
-        self._makers = call.makers([]) if call.is_simple else []
-
-    def makers(self, orders: Sequence[Sequence[int]]) -> list[Callable[[], Any]]:
-        """What makes results, whose dimensions `run` hands out in these orders (others as they
-        are); none where results are handed out as they lie in memory."""
-        return self._call.makers(orders) if self._call.is_simple else []
-
-    def run(
-        self, stream: None, addresses: list[int], outs: tuple[()] = (),
-        makers: Sequence[Callable[[], Any]] = (),
-    ) -> Any:  # fmt: skip
-        """All results; None where another number of threads works now."""
-        call = self._call
-        if workers.count() != call.count:
-            return None
-        if call.is_simple:
-            return call.repeat(addresses, makers or self._makers)
-        made = call.run(addresses, ())
-        return made if isinstance(made, tuple) else (made,)
 
 
 class Prepared:

@@ -91,6 +91,7 @@ class CallAgain:
         self._results = [] if outs else self.makers([])
         own_workspace = bool(needs.workspace) and not workspace
         self._workspace = make((needs.workspace,), "i8", device) if own_workspace else None
+        self._scratch = needs.workspace
         self._ignored = workspace and not needs.workspace  # which nothing reads or writes
         self._counters: list[tuple[Any, int]] = []
         # of those in two arrays the second one and the word come behind all bases
@@ -119,6 +120,52 @@ class CallAgain:
         device, make = self.image.device, self._library.maker
         listed = zip_longest(self._needs, orders[: len(self._needs)])
         return [make(shape, dtype, device, order) for (shape, dtype), order in listed]
+
+    def repeat(
+        self, order: Sequence[int], orders: Sequence[Sequence[int]]
+    ) -> Callable[[Sequence[Any]], Any]:
+        """`run` as a function of arrays, on the stream that their library works on: with as little
+        as can be between the caller and the driver.
+
+        Args:
+            order: which of the arrays the arguments are.
+            orders: as those of `makers`.
+        """
+        library, device, table = self._library, self.image.device, self._table
+        address, makers = library.address, self.makers(orders)
+
+        def whole(arrays: Sequence[Any]) -> Any:
+            return self.run(None, [address(arrays[k]) for k in order], (), makers)
+
+        listed = [*zip_longest(self._needs, orders[: len(self._needs)])]
+        if self._workspace is not None:
+            listed.append((((self._scratch,), "i8"), None))
+        quick: list[Any] = [library.quick_maker(of, kind, own) for (of, kind), own in listed]
+        if None in quick or self._in_two:
+            return whole
+        stream, where, enter = library.current_stream, library.current_device, self._enter
+        pack, given, place = self._pack, self._given, self._given_address
+        count = len(self._needs)
+
+        def again(arrays: Sequence[Any]) -> Any:
+            if where() != device:
+                return whole(arrays)
+            made = [make() for make in quick]
+            pack(given, 0, *[address(arrays[k]) for k in order], *map(address, made))
+            handle = stream(device)
+            if self._counters:
+                self._count(handle)
+            if enter(table.address, place, handle) != OK:
+                return whole(arrays)
+            return made if len(made) == count else made[:count]
+
+        return again
+
+    def _count(self, handle: int) -> None:
+        """Give each counter the call's number."""
+        kept = self._driver.is_capturing(handle)
+        for value, limit in self._counters:
+            value.value = self.image.numbers.take(limit, kept)
 
     def run(
         self, handle: int | None, addresses: list[int], outs: Sequence[Any] = (),
@@ -151,9 +198,7 @@ class CallAgain:
             addresses.append(self._library.address(scratch))
         self._pack(self._given, 0, *addresses, *behind)
         if self._counters:
-            kept = self._driver.is_capturing(handle)
-            for value, limit in self._counters:
-                value.value = self.image.numbers.take(limit, kept)
+            self._count(handle)
         table = self._table
         error = self._enter(table.address, self._given_address, handle)
         if error == ELSEWHERE:

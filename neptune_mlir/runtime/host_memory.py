@@ -35,6 +35,10 @@ class NumpyMemory:
         """A NumPy array as it is handed out."""
         return array
 
+    def turned(self, array: Any, order: Sequence[int]) -> Any:
+        """An array with its dimensions in an order."""
+        return array.transpose(order)
+
 
 class TorchMemory(NumpyMemory):
     """torch tensors, made as those of inductor's programs are: NumPy's memory as a tensor takes
@@ -61,6 +65,9 @@ class TorchMemory(NumpyMemory):
 
     def over(self, array: Any, dtype: str) -> Any:
         return tensor_over(array, dtype)
+
+    def turned(self, array: Any, order: Sequence[int]) -> Any:
+        return array.permute(order)
 
 
 _NUMPY = NumpyMemory()

@@ -30,6 +30,8 @@ class Library:
     def __init__(self, current_stream: Callable[[int], int] = lambda device: 0):
         # the handle of the stream that the library works on now, by device
         self.current_stream = current_stream
+        # the device that the library works on now; -1 where it does not say quickly
+        self.current_device: Callable[[], int] = lambda: -1
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
         """A new array, for use on `stream`. Raises ArgumentError."""
@@ -55,17 +57,25 @@ class Library:
 
         return make
 
+    def quick_maker(
+        self, shape: tuple[int, ...], dtype: str, order: Sequence[int] | None
+    ) -> Callable[[], Any] | None:
+        """`maker` on the library's own stream and current device, or None where it has no quicker
+        way for that."""
+        return None
+
 
 class Torch(Library):
     allocates = True
 
     def __init__(self, torch: Any):
         self._torch = torch
-        self._quick = _quick_of(torch)
+        self._quick, where = _quick_of(torch)
         self.address = torch.Tensor.data_ptr
         # what torch's own compilers use: it makes no stream object
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         super().__init__(raw or (lambda d: torch.cuda.current_stream(d).cuda_stream))
+        self.current_device = where or self.current_device
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: int, stream: int) -> Any:
         return self.maker(shape, dtype, device)(stream)
@@ -76,21 +86,39 @@ class Torch(Library):
         torch, place = self._torch, self._torch.device("cuda", device)
         kind = getattr(torch, _NAMES[dtype])
         new = functools.partial(torch.empty, shape, dtype=kind, device=place)
-        steps = contiguous(shape)
         if order is not None:
-            shape, steps = (tuple(own[k] for k in order) for own in (shape, steps))
-            new = functools.partial(torch.empty_strided, shape, steps, dtype=kind, device=place)
-        quick, where = self._quick
+            new = functools.partial(
+                torch.empty_strided, *_laid_out(shape, order), dtype=kind, device=place
+            )
+        quick = self.quick_maker(shape, dtype, order)
+        where = self.current_device
 
         def make(stream: int | None) -> Any:
             if stream is None or stream == self.current_stream(device):
                 if quick and where() == device:
-                    return quick(shape, steps, kind)
+                    return quick()
                 return new()
             with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
                 return new()
 
         return make
+
+    def quick_maker(
+        self, shape: tuple[int, ...], dtype: str, order: Sequence[int] | None
+    ) -> Callable[[], Any] | None:
+        quick = self._quick
+        kind = getattr(self._torch, _NAMES[dtype])
+        return functools.partial(quick, *_laid_out(shape, order), kind) if quick else None
+
+
+def _laid_out(
+    shape: tuple[int, ...], order: Sequence[int] | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:  # fmt: skip
+    """The shape and the strides of an array whose dimensions are handed out in an order."""
+    steps = contiguous(shape)
+    if order is None:
+        return shape, steps
+    return tuple(shape[k] for k in order), tuple(steps[k] for k in order)
 
 
 def _quick_of(torch: Any) -> tuple[Any, Any]:

@@ -27,28 +27,23 @@ def _never(*tensors: torch.Tensor) -> bool:
     return False
 
 
+# the heads of a row lie together in memory: what is handed out is [batch, heads, rows, dim]
+_ORDERS = ((0, 2, 1, 3),)
+
+
 class _Call:
-    """A call that may come again.
+    """A call that may come again; `again` is what the kernel keeps of it (`Kernel.again`)."""
 
-    Args:
-        again: the kernel's launches.
-        order: which of the call's tensors are the kernel's arguments.
-    """
-
-    def __init__(self, again: Any, order: Sequence[int]):
-        self._again, self._order = again, order
-        # the heads of a row lie together in memory: what is handed out is [batch, heads, rows, dim]
-        self._makers = again.makers([(0, 2, 1, 3)])
+    def __init__(self, again: Callable[[Sequence[torch.Tensor]], Any]):
+        self._again = again
         self.guards: dict[str, Callable[..., bool]] = {}  # by who asks
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Results | None:
         """The operation's results; None where addresses need a whole check."""
-        addresses = [tensors[k].data_ptr() for k in self._order]
-        made = self._again.run(None, addresses, (), self._makers)
+        made = self._again(tensors)
         if made is None:
             return None
-        out = made[0] if self._makers else made[0].transpose(1, 2)
-        return out, made[1] if len(made) > 1 else None
+        return made[0], made[1] if len(made) > 1 else None
 
 
 class _Kept(threading.local):
@@ -158,8 +153,10 @@ def remember(
     if key is None or len(places) < len(tensors):
         return
     order = tuple(places.get(x.data_ptr(), -1) for x in arguments)
-    again = kernel.again(*arguments) if -1 not in order else None
+    if -1 in order:
+        return
+    again = kernel.again(*arguments, order=order, orders=_ORDERS)
     if again is not None:
         if len(_kept.calls) >= _LIMIT:
             _kept.calls.clear()
-        _kept.newest = _kept.calls[key] = _Call(again, order)
+        _kept.newest = _kept.calls[key] = _Call(again)

@@ -93,11 +93,13 @@ def attention_forward(
         query, key, value, mask, capped if softcap else None, scale, causal,
         return_lse=s_aux is not None,
     )  # fmt: skip
-    if s_aux is not None:  # the sink's share of the weights, from the sum of all others
-        out, lse = out
-        share = torch.sigmoid(lse - s_aux.to(lse.dtype)[:, None])
-        out = (out * share[..., None]).to(query.dtype)
-    return out.transpose(1, 2).contiguous(), None
+    if s_aux is None:
+        return out.transpose(1, 2).contiguous(), None
+    out, lse = out  # the sink's share of the weights, from the sum of all others
+    share = torch.sigmoid(lse - s_aux.to(lse.dtype)[:, None])
+    # of rows of all heads, as the result lies: inductor would write it by heads, and copy it
+    rows = out.transpose(1, 2) * share.transpose(1, 2)[..., None]
+    return rows.to(query.dtype).contiguous(), None
 
 
 def _small(

@@ -8,6 +8,7 @@ import threading
 import weakref
 from ctypes import c_float, c_int32, c_int64, c_uint8, c_void_p
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -346,3 +347,75 @@ def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
     with pytest.raises(ArgumentError, match="no kernel for this device takes"):
         run(ArraysInTwo((tensor(5), tensor(3)), 0))  # tiles have 4 rows
     made.failures.clear()
+
+
+@pytest.fixture
+def quick(gpu):
+    """What torch's compilers make arrays by: what was asked of it, and the current device."""
+    state, torch = SimpleNamespace(made=[], device=0), sys.modules["torch"]
+
+    def empty(shape, steps, kind):
+        state.made.append((shape, steps, kind))
+        return FakeTensor(aligned(shape, kind), state.device)
+
+    torch._C._dynamo = SimpleNamespace(guards=SimpleNamespace(_empty_strided_cuda=empty))
+    torch._C._cuda_getDevice, torch.empty_strided = lambda: state.device, empty
+    return state
+
+
+def test_a_call_again_as_a_function(run, gpu, checks, quick):
+    x = tensor()
+    run(x, 2.0)
+    again = run.again(x, 2.0).repeat([1], [])
+    again([None, x])  # finds that this thread is in the call's context
+    torch, launches = sys.modules["torch"], len(gpu.launches)
+    quick.made.clear()
+    for seed in range(1, 4):
+        x = tensor(seed=seed)
+        (y,) = again([None, x])
+        assert np.array_equal(y.array, x.array * np.float16(2))
+        first, second = gpu.launches[-2:]
+        assert first.values[0] == x.address
+        assert second.values[-1] == (seed + 2) % 4, "numbers in turn"
+        assert first.stream == 77, "torch's own"
+    assert len(gpu.launches) == launches + 6 and len(checks) == 1
+    assert quick.made == [((5, 64), (64, 1), "float16"), ((768,), (1,), "int8")] * 3
+    quick.device, made = 1, len(torch.made)  # results lie on the device of the call
+    (y,) = again([None, x])
+    assert y.device == 0 and len(torch.made) == made + 2 and len(quick.made) == 6
+    gpu.current = 0xABCD
+    gpu.inside[:] = [0xABCD]
+    assert again([None, x]) is None, "another context: a whole call can say"
+    gpu.inside.clear()
+
+
+def test_steps_of_a_call_again(run, gpu, quick):
+    """Functions of Python and of C between the caller and the native entry: about a quarter of a
+    microsecond each."""
+    x, seen = tensor(), []
+    run(x, 2.0)
+    kept = run.again(x, 2.0)
+    kept._enter = lambda *given: seen.append("enter") or 0
+    again = kept.repeat([0], [])
+    again([x])
+    seen.clear()
+    here = gpu_again.__file__.partition("gpu_again")[0]
+
+    def watch(frame, event, _):
+        if event in ("call", "c_call") and frame.f_code.co_filename.startswith(here):
+            seen.append(event)
+
+    sys.setprofile(watch)
+    try:
+        again([x])
+    finally:
+        sys.setprofile(None)
+    assert seen.index("enter") <= 12, seen
+
+
+def test_orders_of_results(run, gpu, quick):
+    x = tensor()
+    run(x, 2.0)
+    quick.made.clear()
+    run.again(x, 2.0).repeat([0], [(1, 0)])([x])
+    assert quick.made[0] == ((64, 5), (1, 64), "float16")

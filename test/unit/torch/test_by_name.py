@@ -48,6 +48,17 @@ def test_small_attention_is_torchs_where_it_has_it(
     torch.testing.assert_close(found, ours, atol=3e-6, rtol=1e-5)
 
 
+def test_a_sinks_share_is_taken_of_rows_of_all_heads(interpreted):
+    """As the result lies in memory: inductor writes what is computed by heads by heads, and then
+    copies it to where a product reads rows, with divisions for each address."""
+    q, k, v = tensors()
+    traced = torch.fx.experimental.proxy_tensor.make_fx(
+        lambda *qkv: attention_forward(torch.nn.Identity(), *qkv, None, s_aux=torch.randn(4))[0]
+    )(q, k, v)
+    products = [n for n in traced.graph.nodes if n.target is torch.ops.aten.mul.Tensor]
+    assert [tuple(n.meta["val"].shape) for n in products] == [(2, 11, 4, 8)]
+
+
 @pytest.mark.parametrize(
     ("q", "k", "threads", "ours"),
     [
