@@ -91,7 +91,7 @@ def registers(shape: Shape, stream: int, cut: int = 0, groups: int = 0) -> int:
         return _columns(shape, cut) // 2 + BESIDE
     if is_deep(shape):
         return stream // 2 + BESIDE
-    scores = _quarters(shape, groups) * stream // 4
+    scores = _eighths(shape, groups) * stream // 8
     return scores // sharing(shape.width) + _results(shape)
 
 
@@ -100,15 +100,17 @@ def _results(shape: Shape) -> int:
     return shape.results * shape.width // (2 * sharing(shape.width))
 
 
-def _quarters(shape: Shape, groups: int) -> int:
-    """Quarters of a register, of a thread, that a point of the stream takes: half of one for each
-    score, and a quarter for what is rounded of it for each result; of several results, what one
-    is made of waits while another is made. What is loaded has an address, and what comes from
-    shared memory is two elements of 16 bits in a register. A number of a point is that of every
-    fourth one in a register: fewer groups have room for these beside their products."""
+def _eighths(shape: Shape, groups: int) -> int:
+    """Eighths of a register, of a thread, that a point of the stream takes: half of one for each
+    score, and a quarter for what is rounded of it for each result, or an eighth in 8 bits; of
+    several results, what one is made of waits while another is made. What is loaded has an address,
+    and what comes from shared memory is two elements of 16 bits in a register. A number of a point
+    is that of every fourth one in a register: fewer groups have room for these beside their
+    products."""
     loaded = 2 * resources.LOADED * shape.loads + shape.boxes
     loaded += shape.marks if groups == max(PRODUCT_REGISTERS) else 0
-    return 2 * shape.scores + 2 * shape.results - 1 + loaded
+    quarters = 2 * shape.scores + 2 * shape.results - 1 + loaded
+    return 2 * quarters - (shape.results if shape.size < ELEMENT else 0)
 
 
 def has_registers(shape: Shape, choice: Choice) -> bool:
@@ -230,7 +232,7 @@ def most_stream(shape: Shape, rows: int) -> int:
         shape = replace(shape, size=ELEMENT)
     if shape.results > 1 and (shape.band or not shape.light):
         left -= BESIDE_PRODUCTS
-    by_registers = left * 4 * across // _quarters(shape, groups)
+    by_registers = left * 8 * across // _eighths(shape, groups)
     most = MOST_STREAM if across == 1 else PANEL  # of what groups share
     room = TILE_BYTES - once_bytes(shape, rows)
     boxes = shape.boxes * rows * BOXED

@@ -75,6 +75,7 @@ def test_programs_that_wait_for_memory():
 def test_registers_of_warp_groups():
     # half a register a score, a quarter for what is rounded of it; half a register a result
     assert group_tiles.registers(HEAD, 96) == 96 * 3 // 4 + 64
+    assert group_tiles.registers(replace(HEAD, size=1), 224) == 224 * 5 // 8 + 64
     both = replace(HEAD, scores=2, results=2)
     assert group_tiles.registers(both, 64) == 64 * 7 // 4 + 128
     assert group_tiles.registers(Shape(1, 0, False, True), 64, 192) == 96 + 32
