@@ -80,7 +80,6 @@ def attention_forward(
     mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
     if position_bias is not None:
         mask = _joined(mask, position_bias[..., : key.shape[2]])
-
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     plain = not softcap and s_aux is None and not torch.compiler.is_compiling()
     if plain and not is_worth_a_call(query, key, value):
@@ -98,8 +97,8 @@ def attention_forward(
     out, lse = out  # the sink's share of the weights, from the sum of all others
     share = torch.sigmoid(lse - s_aux.to(lse.dtype)[:, None])
     # of rows of all heads, as the result lies: inductor would write it by heads, and copy it
-    rows = out.transpose(1, 2) * share.transpose(1, 2)[..., None]
-    return rows.to(query.dtype).contiguous(), None
+    out = out.transpose(1, 2) * share.transpose(1, 2)[..., None]
+    return out.to(query.dtype).contiguous(), None
 
 
 def _small(
