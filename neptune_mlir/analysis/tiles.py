@@ -14,6 +14,7 @@ from neptune_mlir.dialects.attributes import MULTIPLES, POINTS, TUNED
 from neptune_mlir.dialects.op_names import ADD_SLICE, PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.ir.types import type_text
 from neptune_mlir.targets.tuned import IN_TURNS
 from neptune_mlir.targets.warp_groups import PANEL, of_size
 
@@ -65,7 +66,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def element_of(value: Any) -> str:
-    return str(element_type(value))
+    return type_text(element_type(value))
 
 
 def element_type(value: Any) -> Any:
@@ -575,8 +576,6 @@ def rounding_of(g: Generic, k: int) -> str | None:
         if op.name == "arith.truncf":
             return str(op.results[0].type)
     return None
-
-
 
 
 def reduction_of(g: Generic) -> tuple[str, Any] | None:

@@ -27,6 +27,7 @@ from neptune_mlir.dialects.scalars import (
     region_to_terms,
 )
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.types import type_text
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 POSITIONS = "a loop, a loop floordiv or mod a constant, a lookup, and sums of one of each"
@@ -189,7 +190,7 @@ def _position(idx: Term) -> AccessIndex:
 
 
 def element_type(value: Any) -> str:
-    return str(ir.RankedTensorType(value.type).element_type)
+    return type_text(ir.RankedTensorType(value.type).element_type)
 
 
 def nest_axes(op: Any) -> tuple[int, ...] | None:
@@ -246,7 +247,7 @@ def read_nest(op: Any, values: Values) -> Nest:
 
     def capture(value: Any) -> Term:
         constant = _scalar_constant(value)
-        return constant if constant is not None else T.sym(values.key(value), str(value.type))
+        return constant if constant is not None else T.sym(values.key(value), type_text(value.type))
 
     (body,) = region_to_terms(block, [], capture, special=dict.fromkeys(READS, access))
     nest = Nest(
@@ -272,7 +273,7 @@ def _scalar_constant(value: Any) -> Term | None:
         return None
     from neptune_mlir.dialects.scalars import constant_value
 
-    return T.const(constant_value(owner.opview), str(value.type))
+    return T.const(constant_value(owner.opview), type_text(value.type))
 
 
 def number_attr(value: T.Number, dtype: str) -> Any:

@@ -18,6 +18,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.op_names import INDEX, YIELD
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir
+from neptune_mlir.ir.types import type_text
 
 
 class NoTermForm(LoweringError):
@@ -77,7 +78,7 @@ def constant_value(op: Any) -> T.Number:
 def op_to_term(op: Any, args: list[Term]) -> Term:
     """The term of one scalar op on the terms of its operands. Raises NoTermForm."""
     name = op.operation.name
-    dtype = str(op.operation.results[0].type)
+    dtype = type_text(op.operation.results[0].type)
     if name in OF_OP:
         return T.make(OF_OP[name], *args, dtype=dtype)
     if name in _CASTS and not (name == "arith.sitofp" and args[0].dtype == "i1"):
@@ -217,7 +218,7 @@ class Emitter:
 
 def emit_combined(combiner: str, a: Any, b: Any) -> Any:
     """Two scalars of one type combined by a named combiner, at the current insertion point."""
-    both = {T.sym(k, str(v.type)): v for k, v in enumerate((a, b))}
+    both = {T.sym(k, type_text(v.type)): v for k, v in enumerate((a, b))}
     return Emitter(both.__getitem__).emit(lookup(combiner)(*both))
 
 

@@ -66,7 +66,7 @@ class VectorEmitter:
 
     def constant(self, value: Any, kind: Any | None = None) -> Any:
         kind = kind or self.index
-        key = (repr(value), str(kind))
+        key = (repr(value), kind)
         if key not in self._constants:
             with ir.InsertionPoint.at_block_begin(self._entry):
                 if isinstance(kind, ir.VectorType):
@@ -240,7 +240,7 @@ class VectorEmitter:
 
     def row(self, numbers: Sequence[int], kind: Any) -> Any:
         """A vector of integers."""
-        key = (tuple(numbers), str(kind))
+        key = (tuple(numbers), kind)
         if key not in self._constants:
             with ir.InsertionPoint.at_block_begin(self._entry):
                 elements = ir.DenseElementsAttr.get(

@@ -30,6 +30,7 @@ from neptune_mlir.dialects.attributes import STORED
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, location_text
+from neptune_mlir.ir.types import type_text
 from neptune_mlir.transforms.registry import register
 
 _SCALE = 256.0  # 2 to the difference of the exponents' biases of f16 and e4m3
@@ -89,7 +90,7 @@ def _values(op: Any) -> list[Any]:
 
 
 def _element(kind: Any) -> str:
-    return str(getattr(kind, "element_type", kind))
+    return type_text(getattr(kind, "element_type", kind))
 
 
 def _check(op: Any) -> None:
