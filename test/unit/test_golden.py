@@ -126,17 +126,14 @@ def test_failures_are_not_kept(golden, tmp_path):
             assert len(list((tmp_path / "kept").glob("*"))) == kept
 
 
-@pytest.mark.nightly
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the two kinds of CPU are x86's")
-def test_records_of_one_program(tmp_path, monkeypatch):
+def test_records_of_one_program(golden, tmp_path, monkeypatch, capsys):
     def record(name, cpu):
         monkeypatch.setenv("NEPTUNE_CPU", cpu)
-        done = subprocess.run(
-            [sys.executable, TOOL, "record", tmp_path / name, "--only", PROGRAM, "--json",
-             "--targets", "cpu,gfx942", "--cache", tmp_path / "cache", "--keep", tmp_path / "kept"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert json.loads(done.stdout.splitlines()[-1])["failed"] == 0
+        folders = ("--cache", str(tmp_path / "cache"), "--keep", str(tmp_path / "kept"))
+        asked = ("--only", PROGRAM, "--targets", "cpu,gfx942", "--json", *folders)
+        assert golden.main(["record", str(tmp_path / name), *asked]) == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["failed"] == 0
         return (tmp_path / name).read_bytes()
 
     first = record("first.json", "x86-64-v3")
@@ -148,11 +145,8 @@ def test_records_of_one_program(tmp_path, monkeypatch):
     assert record("again.json", "x86-64-v3") == first
     assert [p.stat().st_mtime_ns for p in sorted((tmp_path / "cache").iterdir())] == stamps
     record("other.json", "x86-64-v4")
-    done = subprocess.run(
-        [sys.executable, TOOL, "compare", tmp_path / "first.json", tmp_path / "other.json"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert f"cpu      {PROGRAM}" in done.stdout and "code" in done.stdout
-    assert "gfx942" not in done.stdout
-    assert "1 of 2 differ" in done.stdout
+    assert golden.main(["compare", *(str(tmp_path / f"{n}.json") for n in ("first", "other"))]) == 1
+    said = capsys.readouterr().out
+    assert f"cpu      {PROGRAM}" in said and "code" in said
+    assert "gfx942" not in said
+    assert "1 of 2 differ" in said

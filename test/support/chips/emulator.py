@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.driver.compiler import compile_text
+from neptune_mlir.driver.compiler import compile_text, with_options
 from neptune_mlir.driver.inputs import to_float64
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.runtime import cache
@@ -186,8 +186,9 @@ class Emulator:
         ]  # fmt: skip
 
 
-def compiled(program: Any, chip: str) -> Any:
-    return compile_text(Source.of(program).text, program.name, chip, None, None)
+def compiled(program: Any, chip: str, numerics: str = "default") -> Any:
+    text = with_options(Source.of(program).text, program.name, numerics=numerics)
+    return compile_text(text, program.name, chip, None, None)
 
 
 def error(got: Any, wanted: Any) -> float:

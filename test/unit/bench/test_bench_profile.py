@@ -147,7 +147,6 @@ def two_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.nightly
 def test_samples_are_those_of_the_image_that_a_call_launches(two_images: Path) -> None:
     bundle = Bundle.from_bytes(two_images.read_bytes())
     images = bundle.facts["images"]

@@ -150,7 +150,6 @@ def test_rows_without_a_product(program: str) -> None:
     assert p.flops == 0 and p.bytes > 4 * 35 and p.result(arrays).shape == made.shape
 
 
-@pytest.mark.nightly
 def test_a_sweep_on_the_cpu_and_its_resumption(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
