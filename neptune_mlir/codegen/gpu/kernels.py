@@ -197,8 +197,7 @@ class KernelWriter:
             self.chip.see_what_is_over()
 
     def wait_at_start(self) -> None:
-        """Wait for the kernel before this one."""
-        self.chip.wait_for_last()
+        self.chip.wait_for_last()  # the kernel before this one
 
     def end(self) -> None:
         """The end of the function. (Who waits for this kernel waits for those before it.)"""

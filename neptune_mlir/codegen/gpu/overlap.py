@@ -11,8 +11,7 @@ wait, so what stands in front of it is over when the next one starts. That holds
 all: a launch without programs is left out. So it counts as a barrier for an earlier kernel only
 if that one has no programs either, then.
 
-A kernel that waits may read what no kernel of the plan before it writes while these run (`given`):
-what was there when the plan began.
+A kernel that waits may read what no kernel before it writes while these run (`given`).
 """
 
 from __future__ import annotations
@@ -48,14 +47,12 @@ def independent(
     return found
 
 
-def given(
-    kernels: Sequence[KernelSignature], buffers: Sequence[Buffer]
-) -> Iterator[list[Any]]:
+def given(kernels: Sequence[KernelSignature], buffers: Sequence[Buffer]) -> Iterator[list[Any]]:
     """Of each kernel of a plan, the tensors that no kernel before it writes."""
     made: set[Place] = set()
     for kernel in kernels:
-        places = zip(kernel.tensors, kernel.places, strict=True)
-        yield [tensor for tensor, place in places if _root(place, buffers) not in made]
+        pairs = zip(kernel.tensors, kernel.places, strict=True)
+        yield [t for t, place in pairs if _root(place, buffers) not in made]
         made |= _made(kernel, buffers)
 
 

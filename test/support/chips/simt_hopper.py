@@ -174,8 +174,7 @@ class HopperBlock(simt.Block):
         text, self.op = _text(op), op
         if "setp.gt.s32 p" in text and "acquire" not in text:  # an access under a condition
             return super()._llvm_inline_asm(op, operands, mask)
-        alone = ("mbarrier", "red.global", "prefetch.tensormap")  # (one thread starts barriers)
-        if not any(part in text for part in alone):
+        if not re.search("mbarrier|red.global|prefetch.tensormap", text):  # (by one thread)
             self._warps(mask)
         for part, handler in INSTRUCTIONS.items():
             if part in text:
@@ -284,8 +283,8 @@ class HopperBlock(simt.Block):
         self.shared[target:end] = 0xFF
         if not self.waited[mask].all() and self.memory.made.any():
             source, exists, there = tensor_map.rows(where)
-            made = self.memory.made[source[exists][:, None] + np.arange(there)]
-            assert not made.any(), "what the kernel before makes is brought before it is over"
+            made = self.memory.made[source[exists][:, None] + np.arange(there)].any()
+            assert not made, "what the kernel before makes is brought before it is over"
         self.barriers[barrier].loads.append((tensor_map, where, target))
 
     def _wait(self, text: str, operands: Any, mask: np.ndarray) -> None:
