@@ -14,7 +14,7 @@ from typing import Any
 from neptune_mlir.bench.draws import device_of, draws, path_of
 from neptune_mlir.bench.problem import Problem, from_json
 from neptune_mlir.bench.rows import Rows
-from neptune_mlir.codegen.nvidia import clock_samples
+from neptune_mlir.codegen import clock_samples
 from neptune_mlir.errors import NeptuneError, UsageError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.transforms.schedule import library

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Where a kernel's cycles go, from clock samples (`neptune_mlir.codegen.nvidia.clock_samples`).
+"""Where a kernel's cycles go, from clock samples (`neptune_mlir.codegen.clock_samples`).
 
 The samples of a call are read back and become tracks, one a warp: spans of what it waited for or
 issued. What lies between spans is its other work. Warps with the same part in the program
@@ -20,7 +20,7 @@ from neptune_mlir.bench.figures import median
 from neptune_mlir.bench.problem import Problem
 from neptune_mlir.bench.report import TextTable
 from neptune_mlir.bench.rows import Rows
-from neptune_mlir.codegen.nvidia.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
+from neptune_mlir.codegen.clock_samples import BLOCKS, CAPACITY, KERNEL, Sampled
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.drivers.cuda import CudaDriver
 from neptune_mlir.runtime.plan import describe

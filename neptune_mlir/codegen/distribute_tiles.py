@@ -18,7 +18,7 @@ from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature, leave_facts
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
-from neptune_mlir.codegen.gpu.overlap import independent
+from neptune_mlir.codegen.gpu.overlap import given, independent
 from neptune_mlir.codegen.gpu.points import PointWriter
 from neptune_mlir.codegen.nvidia.instructions import Nvidia
 from neptune_mlir.codegen.nvidia.program_queue import declare_counters
@@ -63,6 +63,8 @@ def _overlap(writers: Sequence[KernelWriter], host: GpuHost) -> None:
     beside = [False] * len(writers)
     if not host.in_place:  # else a result may have the memory of what another kernel reads
         beside = independent(host.kernels, [x.grid for x in host.launches], host.buffers)
+        for kernel, tensors in zip(host.kernels, given(host.kernels, host.buffers), strict=True):
+            kernel.given = tensors
     for number, writer in enumerate(writers):
         writer.signature.follows = int(number > 0)
         writer.signature.independent = beside[number]

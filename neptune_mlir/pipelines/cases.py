@@ -74,6 +74,9 @@ IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all ot
 NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
+ONE_TILE = 128  # points of a stream, of the largest tile
+# Rounds of tiles of so many merged rows with which they are faster there than the largest
+SHORT_ROUNDS = {PORTABLE: 2, SMALL: 1}
 
 
 @dataclass(frozen=True)
@@ -376,7 +379,7 @@ class Conditions:
         key = case.rows, case.merged
         if case.schedule == "streamed":
             whole = self._whole if case.rows >= PORTABLE else self._in_one_chunk
-            return whole(case, variant)
+            return self._or_one_tile(case, variant, whole(case, variant))
         launch = _in_parts(variant)
         tiles = points_of(launch.grid[1:])
         if case.spare:
@@ -390,6 +393,20 @@ class Conditions:
                 rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
         self._chunks[key] = rule, launch.grid
         return rule
+
+    def _or_one_tile(
+        self, case: Case, variant: Plan, rule: Expression | None
+    ) -> Expression | None:
+        """Beside the calls of a `rule`, those with merged rows whose stream is one tile: a program
+        takes about as long as it waits, less for a small tile."""
+        rounds = SHORT_ROUNDS.get(case.rows, 0)
+        known = case.condition is not None or case.length is None or self._largest is None
+        if not case.merged or known or case.wide or not rounds:
+            return rule
+        assert self._largest is not None
+        at_once = ["le", _programs(variant), ["mul", rounds, ["multiprocessors"]]]
+        short = ["and", ["le", case.length, ONE_TILE], ["and", self._largest[1], at_once]]
+        return short if rule is None else ["or", rule, short]
 
     def _rounds(self, case: Case, variant: Plan) -> Expression:
         """Calls for which the rounds of taller tiles take no longer than those of any before, or

@@ -355,8 +355,8 @@ class RaisedProgram:
         if base.way.cut and not self.schedule:
             merged, cases = self._merged
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))
-            if spread:
-                cases = tuple(replace(case, visited=base.visited) for case in cases)
+            visited = base.visited if spread else None
+            cases = tuple(replace(c, visited=visited, length=base.length) for c in cases)
             cases = (*cases, *(base.one_row if spread else ()))
             # (merged rows share what programs of one chunk load for each)
             cut = (*base.one_chunk, *cases) if cases else (*cut, *base.one_chunk)

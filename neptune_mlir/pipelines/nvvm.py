@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from neptune_mlir.codegen import sass
+from neptune_mlir.codegen import clock_samples, sass
 from neptune_mlir.codegen.gpu.host import facts_of
-from neptune_mlir.codegen.nvidia import clock_samples, nvptx, ptxas
+from neptune_mlir.codegen.nvidia import nvptx, ptxas
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import common, gpu, runner

@@ -39,6 +39,7 @@ class KernelSignature:
     places: list[tuple[str, int]]
     follows: int = 0  # it starts early, and waits for the kernel before it: 1: in the plan, 2: any
     independent: bool = False  # of what may run then: it waits at its end
+    given: Sequence[Any] = ()  # of `tensors`: no kernel before writes them
     threads: int = 0
     shared: int = 0
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference

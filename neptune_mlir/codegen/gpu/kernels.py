@@ -192,9 +192,12 @@ class KernelWriter:
         if self.is_followed:
             self.chip.let_next_start()
         if waits and not self.waits_first:
-            self.chip.wait_for_last()
+            self.wait_at_start()
         if self.signature.independent:
             self.chip.see_what_is_over()
+
+    def wait_at_start(self) -> None:
+        self.chip.wait_for_last()  # the kernel before this one
 
     def end(self) -> None:
         """The end of the function. (Who waits for this kernel waits for those before it.)"""

@@ -10,11 +10,13 @@ In a plan with such a kernel each kernel that waits at its start lets the next o
 wait, so what stands in front of it is over when the next one starts. That holds where it runs at
 all: a launch without programs is left out. So it counts as a barrier for an earlier kernel only
 if that one has no programs either, then.
+
+A kernel that waits may read what no kernel before it writes while these run (`given`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from neptune_mlir.codegen.gpu.host import KernelSignature
@@ -32,18 +34,8 @@ def independent(
         grids: the extents of each kernel's grid, expressions of the plan.
         buffers: those of the plan.
     """
-
-    def root(place: Place) -> Place:
-        kind, number = place
-        while kind == "buffer" and (of := buffers[number].of) is not None:
-            kind, number = of
-        return kind, number
-
-    def roots(places: Sequence[Place]) -> set[Place]:
-        return {root(place) for place in places}
-
-    used = [roots(kernel.places) for kernel in kernels]
-    made = [roots(kernel.places[len(kernel.places) - kernel.outputs :]) for kernel in kernels]
+    used = [{_root(place, buffers) for place in kernel.places} for kernel in kernels]
+    made = [_made(kernel, buffers) for kernel in kernels]
     empty = [_zeros(grid) for grid in grids]
     found: list[bool] = []
     for k in range(len(kernels)):
@@ -53,6 +45,28 @@ def independent(
             any(e < w and empty[w] <= empty[e] for w in waits) for e in needed
         ))  # fmt: skip
     return found
+
+
+def given(kernels: Sequence[KernelSignature], buffers: Sequence[Buffer]) -> Iterator[list[Any]]:
+    """Of each kernel of a plan, the tensors that no kernel before it writes."""
+    made: set[Place] = set()
+    for kernel in kernels:
+        pairs = zip(kernel.tensors, kernel.places, strict=True)
+        yield [t for t, place in pairs if _root(place, buffers) not in made]
+        made |= _made(kernel, buffers)
+
+
+def _made(kernel: KernelSignature, buffers: Sequence[Buffer]) -> set[Place]:
+    """What a kernel writes."""
+    return {_root(p, buffers) for p in kernel.places[len(kernel.places) - kernel.outputs :]}
+
+
+def _root(place: Place, buffers: Sequence[Buffer]) -> Place:
+    """Where the memory of an array is."""
+    kind, number = place
+    while kind == "buffer" and (of := buffers[number].of) is not None:
+        kind, number = of
+    return kind, number
 
 
 def _zeros(grid: Sequence[Any]) -> set[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import element_bytes, is_multiple
+from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.warp_groups import PANEL
 
@@ -116,6 +117,13 @@ class Boxes:
             kind = ir.Type.parse("!llvm.ptr")
             self.maps[box] = self.kernel.entry.add_argument(kind, self.kernel.forall.location)
         return self.kernel.s.op("llvm.ptrtoint", [self.maps[box]], self.kernel.s.i64)
+
+    def fetch(self, block: Any) -> None:
+        """Fetch the tensor maps, at the start of a block: each is in memory, and the first copy by
+        it would wait for that."""
+        with ir.InsertionPoint.at_block_begin(block):
+            for tensor_map in self.maps.values():
+                hopper.fetch_map(tensor_map)
 
     def operands(self, places: Sequence[Any]) -> list[list[Any]]:
         """The tensor maps as operands of a launch; `places` of all tensors."""

@@ -272,6 +272,11 @@ def load_tile(
     )
 
 
+def fetch_map(tensor_map: Any) -> None:
+    """Bring a tensor map to where the copy engine reads it."""
+    asm("prefetch.tensormap [$0];", "l", [tensor_map])
+
+
 def fence_products() -> None:
     """Products that start from here on read registers as they are now."""
     asm("wgmma.fence.sync.aligned;", "")

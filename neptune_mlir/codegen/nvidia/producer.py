@@ -49,7 +49,7 @@ def streamed_offsets(forall: Any, producer: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-def _gives_numbers(op: Any) -> bool:
+def gives_numbers(op: Any) -> bool:
     """Whether an op reads numbers, or chooses some: each use need not do so again."""
     return op.name == "tensor.extract" or (op.name == "scf.if" and chooses_scalars(op))
 
@@ -105,7 +105,7 @@ class Producer:
     def write_program(self, block: Any) -> None:
         """The producer's part of one program. What its loops look up, and what says how long they
         are, is asked for first: it is on its way while the first copies start."""
-        numbers = [op.operation for op in block.operations if _gives_numbers(op.operation)]
+        numbers = [op.operation for op in block.operations if gives_numbers(op.operation)]
         _write_numbers(self.kernel, block, numbers)
         self.write(block, numbers)
 
@@ -115,10 +115,10 @@ class Producer:
         for op in block.operations:
             operation = op.operation
             if operation.name == PUT:
-                self._put(operation)
+                self.put(operation)
             elif operation.name == "scf.for":
                 self._put_all(operation)
-            elif _gives_numbers(operation) and operation not in written:
+            elif gives_numbers(operation) and operation not in written:
                 self.kernel.write_op(operation)
 
     def _put_all(self, op: Any) -> None:
@@ -135,10 +135,13 @@ class Producer:
         if twos:
             self._in_stretches(op, twos, (low, high, step), groups)
         else:
-            rings.bind(groups, self._iterate(op, (low, high, step), groups))
+            rings.bind(groups, self.iterate(op, (low, high, step), groups))
 
-    def _iterate(self, op: Any, span: Sequence[Any], groups: Sequence[Any]) -> list[Any]:
-        """The iterations of a loop in a span; the positions of rings behind them."""
+    def iterate(
+        self, op: Any, span: Sequence[Any], groups: Sequence[Any], begins: bool = True
+    ) -> list[Any]:
+        """The iterations of a loop in a span; the positions of rings behind them. `begins`: there
+        may be the first one of a program."""
         kernel, block, rings = self.kernel, op.regions[0].blocks[0], self.kernel.rings
         s = kernel.s
         puts = [o.operation for o in block.operations if o.operation.name == PUT]
@@ -146,7 +149,7 @@ class Producer:
         with s.scope(loop.body):
             kernel.scalars[block.arguments[0]] = loop.induction_variable
             rings.bind(groups, list(loop.inner_iter_args))
-            first = rings.rings[puts[0].operands[0]] if len(puts) > 1 else None
+            first = rings.rings[puts[0].operands[0]] if begins and len(puts) > 1 else None
             begun = rings.positions[puts[0].operands[0], 0] if first else None
             self.write(block)
             if first and begun and first.stages > 1:
@@ -183,11 +186,12 @@ class Producer:
                 left = found.left(s, there[1][two.dim], step if size is None else int(size))
                 end = s.value(s.minimum(end, s.value(s.add(at, left))))
             rings.bind(groups, positions)
-            scf.YieldOp([end, *self._iterate(op, (at, end, step), groups)])
+            scf.YieldOp([end, *self.iterate(op, (at, end, step), groups)])
             self.stretches.clear()
         rings.bind(groups, list(loop.results)[1:])
 
-    def _put(self, op: Any) -> None:
+    def put(self, op: Any) -> None:
+        """Bring a tile."""
         kernel, rings, window = self.kernel, self.kernel.rings, source_of(self.kernel.forall, op)
         s, ring = kernel.s, rings.rings[op.operands[0]]
         number = kernel.signature.tensors.index(window.tensor)

@@ -33,6 +33,7 @@ from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView
 from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows
 from neptune_mlir.codegen.nvidia.adder import END, Adder
+from neptune_mlir.codegen.nvidia.ahead_of_wait import EarlyProducer, may_wait_late
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
 from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
@@ -89,6 +90,7 @@ class SpecializedWriter(KernelWriter):
         self.block_threads = (self.groups + 1) * self.group_threads
         self.resident = RESIDENT.on(self.forall)
         self.producer = producer_of(self.forall).regions[0].blocks[0]
+        self.waits_late = False
         self.turns: Turns | None = None
         self.queue: ProgramQueue | None = None
         self.running: dict[Any, Held] = {}  # registers of matmuls that were not waited for
@@ -117,6 +119,7 @@ class SpecializedWriter(KernelWriter):
             self._begin(block, len(types))
             self._roles()
             self.end()
+        self.boxes.fetch(self.first_thread)
         self.boxes.pass_maps(operation, types)
         self.signature.operands = [
             *queue, *(two.operand for two in self.in_two.values()),
@@ -150,6 +153,7 @@ class SpecializedWriter(KernelWriter):
         if self.resident:
             self.queue = ProgramQueue(self, more[-1])
         with under(s, s.less(self.threads.id, 1)):
+            self.first_thread = ir.InsertionPoint.current.block
             self._start_barriers()
         self.chip.barrier()
         self.memory.unsafe = False
@@ -167,6 +171,7 @@ class SpecializedWriter(KernelWriter):
         role = scf.IfOp(s.less(warp, self.warps), has_else=True)
         with s.scope(role.then_block):
             hopper.set_registers(consuming, True)
+            self._wait_in_role()
             if TURNS.on(self.forall) and self.groups > 1:
                 group = self.products.group
                 self.turns = Turns.begin(s, group, self.groups, self.group_threads)
@@ -181,12 +186,25 @@ class SpecializedWriter(KernelWriter):
             if self.adder is not None:
                 there = s.less(warp, self.warps + 1 + self.groups)
                 with under(s, s.both(s.less(self.warps, warp), there)):
+                    self._wait_in_role()
                     self.adder.write(s.sub(warp, self.warps + 1))
             with under(s, s.less(warp, self.warps + 1)):
-                producer = Producer(self)
+                producer = (EarlyProducer if self.waits_late else Producer)(self)
                 self.counted.begin(self)
                 self._programs(lambda: producer.write_program(self.producer), producing=True)
             scf.YieldOp([])
+
+    def wait_at_start(self) -> None:
+        """(Its producer waits behind what it brings before.)"""
+        given = self.signature.given if not self.in_two else ()
+        self.waits_late = may_wait_late(self.forall, self.producer, given)
+        if not self.waits_late:
+            super().wait_at_start()
+
+    def _wait_in_role(self) -> None:
+        """Wait for the kernel before, where this one did not do so at its start."""
+        if self.waits_late:
+            self.chip.wait_for_last()
 
     def _blocks_per_sm(self) -> int:
         return self.blocks

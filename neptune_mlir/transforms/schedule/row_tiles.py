@@ -16,11 +16,12 @@ Where only a call knows the length, kernels for several lengths stand side by si
 time: there a row that is read again has one tile, the last reads of which come from near caches,
 and a row that is read once has small tiles, so that many programs load while others compute. For
 rows of up to 3072 elements (of whole chunks: 2048) there are kernels beside these in which one tile
-has a whole row (SHORT_ROWS): no loops, one load, and masks. Beside products such kernels
+has a whole row (SHORT_ROWS): no loops, one load, and masks; of rows of whole chunks that are read
+once each is a warp's. Beside products such kernels
 (PRODUCT_ROWS) stand in the same program (`neptune.shorter`). Of rows of up to SHORT_ROW
 elements lanes have some of their own, or few share one: a tile has as many as they have at once.
 Where the length is known, each of such rows that are read once is a warp's (WARP_ROWS): all of it
-is under way at once, and nothing is joined; with the masks of other lengths that was slower. Rows
+is under way at once, and nothing is joined. Rows
 that are moved element by element have 8192 in a tile where they are read again with few arrays
 beside them (LONG_ROW_TILES), and where a call has few: programs of 128 threads keep little on its
 way. All tables were measured on an H200.
@@ -63,12 +64,14 @@ NEVER, AGAIN, ALWAYS = range(3)  # which rows: none, those that are read again, 
 
 class ShortRows(NamedTuple):
     """Of a tile that has all of each of its rows: how many (0: by lanes), which rows take it that
-    are moved element by element, and which of whole chunks, these from what length on."""
+    are moved element by element, and which of whole chunks, these from what length on. `once`: how
+    many it has of those of whole chunks that are read once (0: as `chunks` says), each a warp's."""
 
     rows: int
     single: int
     chunks: int
     least: int = 0
+    once: int = 0
 
 
 # by their length: powers of two, and 3/4 of some. Tiles of one load are better than loops for rows
@@ -78,11 +81,11 @@ SHORT_ROWS = {
     128: ShortRows(0, ALWAYS, ALWAYS),
     SHORT_ROW: ShortRows(0, ALWAYS, ALWAYS),
     384: ShortRows(8, ALWAYS, NEVER),
-    512: ShortRows(8, ALWAYS, AGAIN),
-    768: ShortRows(4, ALWAYS, NEVER),
-    1024: ShortRows(4, ALWAYS, NEVER),  # longer ones that are read once hold back what is next
-    3 * 512: ShortRows(1, NEVER, AGAIN, least=1024),
-    ROW // 2: ShortRows(1, AGAIN, AGAIN, least=1024),
+    512: ShortRows(8, ALWAYS, AGAIN, once=8),
+    768: ShortRows(4, ALWAYS, NEVER, once=4),
+    1024: ShortRows(4, ALWAYS, NEVER, once=4),
+    3 * 512: ShortRows(1, NEVER, AGAIN, least=1024, once=4),
+    ROW // 2: ShortRows(1, AGAIN, AGAIN, least=1024, once=2),
     3072: ShortRows(1, AGAIN, NEVER),
 }
 # of known lengths, of whole chunks, read once: a warp has all of one
@@ -136,8 +139,9 @@ def row_tile(
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
         if calls.most and _is_held(tiles, calls.most, is_read_again(nests, axis)):
-            rows = SHORT_ROWS[calls.most].rows or _short_rows(op, nests, axis, chip, calls.most)
-            return rows, calls.most, ()
+            short = SHORT_ROWS[calls.most]
+            rows = short.once if tiles is ONCE_TILES and short.once else short.rows
+            return rows or _short_rows(op, nests, axis, chip, calls.most), calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
         if calls.few:
             return 1, FEW_ROW[calls.few], starts
@@ -218,6 +222,8 @@ def row_warps(
     extent = op.domain[axis]
     if elements in (extent, most) and _is_short(op, nests, axis, elements):
         return WARPS
+    if elements == most and _tiles(op, nests, axis) is ONCE_TILES:
+        return min(rows, WARPS)
     if is_read_again(nests, axis):
         return PART_WARPS if 2 * elements > PART else 0
     return rows if is_of_warps(op, nests, axis) else 0
@@ -251,6 +257,8 @@ def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
     """Whether rows of so many elements, or fewer, are better off in a tile with masks than in
     loops."""
     short, single = SHORT_ROWS[most], is_single(tiles)
+    if tiles is ONCE_TILES and short.once:
+        return True
     held = short.single if single else short.chunks
     return held == ALWAYS or (held == AGAIN and (again if single else tiles is not ONCE_TILES))
 

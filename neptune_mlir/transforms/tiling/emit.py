@@ -371,6 +371,8 @@ class GridProgram:
 
     def _generic(self, nest: FusedNest, frame: Frame, out: Any) -> Any:
         """One `linalg.generic` over the tile at hand, into `out`."""
+        if _counts(nest):
+            return self._count(nest, frame, out)
         loops = [a for a in nest.loops if self._extends(a)]
         ragged = [a for a in nest.loops if frame.tile(a).ragged]
         body = self._bodies.body(nest, ragged, frame.known)
@@ -393,6 +395,21 @@ class GridProgram:
             _note_combiner(op.operation, nest)
         if FREE.on(nest.op.operation):
             FREE.set(op.operation)
+        return op.results[0]
+
+    def _count(self, nest: FusedNest, frame: Frame, out: Any) -> Any:
+        """A sum of ones is how many there are, with nothing to add up."""
+        loops = [a for a in nest.result_axes if self._extends(a)]
+        number: Index = 1
+        for axis in nest.reduced_axes:
+            number = ix.mul(number, ix.maximum(frame.tile(axis).valid, 0))
+        number = ix.value(number)
+        op = _generic_op([], out, [_axes_map(loops, loops)], ["parallel"] * len(loops))
+        block = op.regions[0].blocks[0]
+        with ir.InsertionPoint(block):
+            counted = cast(number, "index", nest.dtype)
+            combine = {"f": arith.AddFOp, "i": arith.AddIOp}[nest.dtype[0]]
+            linalg.YieldOp([combine(block.arguments[-1], counted).result])
         return op.results[0]
 
     def _scalar(
@@ -445,6 +462,12 @@ class GridProgram:
             return clone_scalar_code(combine, dict(zip(combine.arguments, both, strict=True)))[0]
         before = T.read(ACCUMULATOR, dtype=nest.dtype)
         return emitter.emit(lookup(nest.combiner)(before, body))
+
+
+def _counts(nest: FusedNest) -> bool:
+    """Whether a nest sums up ones, in a type in which their number is exact."""
+    one = nest.combiner == "add" and nest.body is not None and nest.body.op == "const"
+    return bool(one and nest.body.attr == 1 and nest.dtype in ("f32", "f64", "i32", "i64"))
 
 
 def _generic_op(

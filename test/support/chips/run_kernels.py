@@ -168,6 +168,7 @@ class Simulated:
             addresses["buffer", k] = (memory.put(poison), shape)
         kernels = self.kernels()
         for launch in self.plan.launches:
+            memory.begin_launch()
             values: list[Any] = []
             for operand in launch.operands:
                 if operand[0] == "value":

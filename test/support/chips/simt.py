@@ -54,6 +54,8 @@ class Memory:
         self.heap = np.zeros(HEAP_ALIGN, np.uint8)
         self.guards: list[tuple[int, int]] = []
         self.brought: list[tuple[int, int]] = []  # what was asked for ahead: address, bytes
+        self.made = np.zeros(0, bool)  # bytes that kernels before have changed
+        self._before = self.heap
 
     def put(self, array: np.ndarray) -> int:
         address = len(self.heap)
@@ -73,6 +75,14 @@ class Memory:
         assert all(address + size <= start or address >= end for start, end in self.guards)
         assert HEAP_ALIGN <= address and address + size <= len(self.heap)
         self.brought.append((address, size))
+
+    def begin_launch(self) -> None:
+        """What the kernels before have changed is told, from here on."""
+        if len(self.made):
+            self.made |= self._before != self.heap
+        else:
+            self.made = np.zeros(len(self.heap), bool)
+        self._before = self.heap.copy()
 
     def check_guards(self) -> None:
         for start, end in self.guards:
@@ -246,7 +256,7 @@ class Block:
             for k in range(count):
                 self._add_in_memory(operands[0][mask] + 4 * k, operands[1 + k][mask])
             return None
-        if "prefetch.global.L1" in text:
+        if text.startswith(("prefetch.global.L1", "prefetch.tensormap")):
             return None  # reads nothing
         if "prefetch.L2" in text:
             thread, row, source, count = (x[mask] for x in operands)

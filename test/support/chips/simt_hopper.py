@@ -54,6 +54,7 @@ class HopperBlock(simt.Block):
         launch: Launch | None = None,
     ):  # fmt: skip
         self.maps, self.launch = maps, launch or Launch()
+        self.waited = np.zeros(kernel.threads, bool)  # for the kernel before
         # bytes of shared memory that the copy engine may not see yet
         self.fresh = np.zeros(max(kernel.shared, 16), bool)
         warps = kernel.threads // 32
@@ -173,7 +174,7 @@ class HopperBlock(simt.Block):
         text, self.op = _text(op), op
         if "setp.gt.s32 p" in text and "acquire" not in text:  # an access under a condition
             return super()._llvm_inline_asm(op, operands, mask)
-        if "mbarrier" not in text and "red.global" not in text:  # (one thread starts barriers)
+        if not re.search("mbarrier|red.global|prefetch.tensormap", text):  # (by one thread)
             self._warps(mask)
         for part, handler in INSTRUCTIONS.items():
             if part in text:
@@ -280,6 +281,10 @@ class HopperBlock(simt.Block):
         busy = [x for warp in self.read for product in warp for x in product]
         assert all(last < target or first >= end for first, last in busy), "a product reads it"
         self.shared[target:end] = 0xFF
+        if not self.waited[mask].all() and self.memory.made.any():
+            source, exists, there = tensor_map.rows(where)
+            made = self.memory.made[source[exists][:, None] + np.arange(there)].any()
+            assert not made, "what the kernel before makes is brought before it is over"
         self.barriers[barrier].loads.append((tensor_map, where, target))
 
     def _wait(self, text: str, operands: Any, mask: np.ndarray) -> None:
@@ -299,6 +304,9 @@ class HopperBlock(simt.Block):
                 before = self._progress()
                 self._let_producer_go_on()
                 assert self._progress() != before, "a wait that does not end"
+
+    def _wait_for_kernel(self, text: str, operands: Any, mask: np.ndarray) -> None:
+        self.waited |= mask
 
     def _progress(self) -> Any:
         return [(barrier.done, barrier.arrived) for barrier in self.barriers.values()]
@@ -584,6 +592,8 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     '.pragma "nounroll";': HopperBlock._nothing,
     "st.global.v4": HopperBlock._store_chunk,
     "setmaxnreg": HopperBlock._nothing,
+    "griddepcontrol.wait": HopperBlock._wait_for_kernel,
+    "fence.acq_rel.gpu": HopperBlock._wait_for_kernel,  # a kernel that needs what is over
     "bar.warp.sync": HopperBlock._nothing,
     "bar.sync": HopperBlock._come,
     "bar.arrive": HopperBlock._come,

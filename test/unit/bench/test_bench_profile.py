@@ -17,7 +17,7 @@ from neptune_mlir.bench.profile import ISSUE, WAIT, Span
 from neptune_mlir.bench.rows import Rows
 from neptune_mlir.bench.timeline import COLOURS, timeline
 from neptune_mlir.cli.main import main
-from neptune_mlir.codegen.nvidia.clock_samples import BLOCKS, CAPACITY, KINDS, Sampled
+from neptune_mlir.codegen.clock_samples import BLOCKS, CAPACITY, KINDS, Sampled
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable

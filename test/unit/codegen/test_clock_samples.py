@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from neptune_mlir.codegen.nvidia import clock_samples, ptxas
+from neptune_mlir.codegen import clock_samples
+from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.errors import ToolError
 from neptune_mlir.targets.nvidia import nvidia
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 
 from neptune_mlir.codegen.gpu.host import KernelSignature
-from neptune_mlir.codegen.gpu.overlap import independent
+from neptune_mlir.codegen.gpu.overlap import given, independent
 from neptune_mlir.runtime.plan import Buffer
 
-X = ("argument", 0)
+X, Y = ("argument", 0), ("argument", 1)
 ROWS, KEYS, ALL = ["dim", 0, 0], ["dim", 1, 0], 8
 
 
@@ -45,12 +45,26 @@ CASES = {
 }  # fmt: skip
 
 
+BUFFERS = [Buffer("f32", (8,)) for _ in range(3)] + [Buffer("f32", (2, 4), ("buffer", 0))]
+
+
+def signature(name, read, made):
+    places = [*read, *map(buffer, made)]
+    return KernelSignature(name, None, places, [], [], len(made), places)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_kernels(case):
     listed, wanted = CASES[case]
-    buffers = [Buffer("f32", (8,)) for _ in range(3)] + [Buffer("f32", (2, 4), ("buffer", 0))]
+    kernels = [signature(str(k), read, made) for k, (_, read, made) in enumerate(listed)]
+    assert independent(kernels, [(grid,) for grid, *_ in listed], BUFFERS) == wanted
+
+
+def test_what_no_kernel_before_writes():
+    """Whose memory has another shape is what it is in; what a kernel writes itself is there."""
     kernels = [
-        KernelSignature(str(k), None, [], [], [], len(made), [*read, *map(buffer, made)])
-        for k, (_, read, made) in enumerate(listed)
-    ]
-    assert independent(kernels, [(grid,) for grid, *_ in listed], buffers) == wanted
+        signature("a", [X], [0]), signature("b", [X, buffer(3)], [1]),
+        signature("c", [buffer(1), Y], [2]),
+    ]  # fmt: skip
+    found = list(given(kernels, BUFFERS))
+    assert found == [[X, buffer(0)], [X, buffer(1)], [Y, buffer(2)]]

@@ -11,6 +11,7 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.ahead_of_wait import EarlyProducer
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.frontend import notation
 from neptune_mlir.ops.softmax import log_sum_exp
@@ -313,6 +314,24 @@ def test_standardized_rows_with_large_means_and_without_numbers(cols):
     assert lost.nonzero()[0].tolist() == [5, 6] and np.isfinite(found[~lost]).all()
     errors = np.linalg.norm(found - want, axis=1) / np.linalg.norm(want, axis=1)
     assert errors[~lost].max() < 1e-3
+
+
+def test_what_no_kernel_before_makes_comes_before_it_is_over(monkeypatch):
+    """The weights of a product, while the norm runs; its rows do not. Tensor maps are fetched."""
+    program = ops.layer_norm_matmul(cols=320, out=64, dtype="f16")
+    given = f16(70, 320), f16(320), f16(320), f16(320, 64)
+    kernel = Specialised(program, blocks=2)
+    found = kernel(*given)
+    want = program.reference(*(a.astype(float) for a in given))
+    assert np.linalg.norm(found - want) / np.linalg.norm(want) < 1e-3
+    code = str(kernel.functions()["layer_norm_matmul_1"])
+    producer = code[code.index("setmaxnreg.dec") :]
+    assert producer.index("complete_tx") < producer.index("griddepcontrol.wait")
+    maps = sum(o[0] == "map" for o in kernel.plan.launches[1].operands)
+    assert code.count("prefetch.tensormap") == maps > 1
+    monkeypatch.setattr(EarlyProducer, "_is_early", lambda *_: True)
+    with pytest.raises(AssertionError, match="before it is over"):
+        Specialised(program)(*given)
 
 
 def product(length):

@@ -64,6 +64,16 @@ def test_a_maximum_and_its_sum_have_one_mask(length):
     assert len(re.findall("select.*: f32", text)) <= 32 + 16  # what is one a row, too
 
 
+@pytest.mark.parametrize(("length", "most", "rows"), [(584, 768, 4), (1544, 2048, 2)])
+def test_a_warp_has_a_row_that_is_read_once(length, most, rows):
+    """All of it at once, whatever the length."""
+    close("cross_entropy", f"most:{most}", f16(5, length), np.arange(5, dtype=np.int64))
+    run = kernel("cross_entropy", f"most:{most}")[0]
+    (launch,) = run.plan.launches
+    assert evaluate(launch.grid[0], [(5, length), (5,)], ()) == -(-5 // rows)
+    assert "scf.for " not in run.assigned and "barrier" not in str(run.module)
+
+
 def test_rows_move_sixteen_bytes_at_a_time():
     text = nvvm.emit_tiles(
         lowered("softmax")[0]["length:513"].copy().module, "ptx", target="sm_90a"

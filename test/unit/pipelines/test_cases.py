@@ -282,6 +282,34 @@ def test_small_tiles_where_they_hold_all_rows(batch, queries, keys, taken):
     assert bool(evaluate(when, shapes, (), 132)) == taken
 
 
+@pytest.mark.parametrize(
+    ("rows", "batch", "queries", "keys", "taken"),
+    [
+        (64, 5, 89, 89, True),  # 230 programs for 120 of 128 rows: each is short
+        (64, 5, 89, 200, False),
+        (64, 6, 89, 89, False),  # 276 are three rounds
+        (16, 3, 11, 11, True),
+        (16, 3, 89, 89, False),  # more than multiprocessors
+    ],
+)
+def test_small_tiles_of_merged_rows_where_the_stream_is_one_tile(rows, batch, queries, keys, taken):
+    """16 heads on each of two."""
+    whole = replace(
+        PLAN, launches=(Launch("f_0", (["dim", 0, 0], 32, ["ceildiv", ["dim", 0, 2], 128]), ()),)
+    )
+    conditions, when = cases.Conditions(whole), None
+    for n in (128, rows):
+        for schedule in ("private", "streamed"):
+            case = cases.Case(f"rows:{n}", schedule=schedule, merged=True, length=["dim", 1, 2])
+            tiles = ["dim", 0, 0], 2, ["ceildiv", ["mul", 16, ["dim", 0, 2]], n]
+            parts = Launch("f_0", (1, *tiles), ()), Launch("f_1", (HEADS,), ())
+            one = (Launch("f_0", tiles, ()),)
+            launches = one if schedule == "streamed" else parts
+            when = conditions.of(case, replace(PLAN, launches=launches))
+    shapes = [(batch, 32, queries, 120), (batch, 2, keys, 120)]
+    assert bool(evaluate(when, shapes, (), 132)) == taken
+
+
 # ---- how many chunks
 
 
