@@ -131,7 +131,6 @@ AXIS_NAMES = Attribute(
     writers=("dialects.nests",), readers=("dialects.nests",),
 )  # fmt: skip
 _HOLD = "transforms.hopper.hold_references"
-_LAZY = "transforms.hopper.lazy_rescaling"
 _PIPELINE = "transforms.hopper.pipeline_loops"
 FREE = Mark(
     "free", MARK, "neptune.accumulate, its tile op",
@@ -384,7 +383,7 @@ GRID_KERNEL = Mark(
 VIA = Attribute(
     "via", TEXT, "a tile op",
     'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
-    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY),
+    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
     readers=(
         "codegen.gpu.early_loads", "codegen.gpu.in_place", "codegen.gpu.kernels",
         "codegen.nvidia.exchange", "codegen.nvidia.rings", "codegen.nvidia.specialized",
@@ -395,13 +394,13 @@ VIA = Attribute(
 ITERATION = Attribute(
     "iteration", TEXT, "a tile op",
     "which points of its loops each thread computes, as a layout",
-    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY),
+    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
     readers=("analysis.layouts", "codegen.gpu.in_place", "transforms.gpu.defer_joins", _HOLD),
 )  # fmt: skip
 LAYOUT = Attribute(
     "layout", TEXT, "a tile op, a load or a copy",
     "where the elements of the result live (`analysis/layouts.py`)",
-    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY),
+    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
     readers=(
         "analysis.layouts", "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.gpu.pipeline",
         "transforms.gpu.keep_references", "transforms.gpu.layout_stages", "transforms.gpu.streams",
@@ -412,9 +411,9 @@ LAYOUT = Attribute(
 LAYOUTS = Attribute(
     "layout", TEXTS, "scf.for, scf.if",
     'the layout of each result; "" for a scalar',
-    writers=("transforms.gpu.assign_layouts", _LAZY, _PIPELINE),
+    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
-        "codegen.gpu.kernels", "transforms.gpu.defer_joins", _LAZY,
+        "codegen.gpu.kernels", "transforms.gpu.defer_joins", "transforms.hopper.lazy_rescaling",
         "transforms.hopper.loop_graph", _PIPELINE,
     ),
 )  # fmt: skip
@@ -462,15 +461,15 @@ PRECISE = Mark(
 KEEPS = Mark(
     "keeps", MARK, "scf.for", "iterations may keep the reference of the one before",
     writers=("transforms.gpu.keep_references",),
-    readers=("codegen.gpu.kernels", _HOLD, _LAZY),
+    readers=("codegen.gpu.kernels", _HOLD, "transforms.hopper.lazy_rescaling"),
 )  # fmt: skip
 MEASURED = Attribute(
     "measured", TEXT, "weights and factors of an online softmax",
     'how references are looked for: "rows" or "warp", perhaps "once", "small" or "back"',
-    writers=("transforms.gpu.keep_references", _LAZY, _PIPELINE),
+    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE),
     readers=(
         "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured",
-        "transforms.gpu.keep_references", _LAZY, _PIPELINE,
+        "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE,
     ),
 )  # fmt: skip
 REFERENCES = Attribute(
@@ -481,11 +480,14 @@ REFERENCES = Attribute(
 AGAIN = Mark(
     "again", MARK, "a matmul", "warps may do it again, on their own",
     writers=("transforms.gpu.keep_references",),
-    readers=("codegen.nvidia.rings", _LAZY, "transforms.hopper.split_matmuls"),
+    readers=(
+        "codegen.nvidia.rings", "transforms.hopper.lazy_rescaling",
+        "transforms.hopper.split_matmuls",
+    ),
 )  # fmt: skip
 LIKELY = Mark(
     "likely", MARK, "scf.if", "most iterations take its first side",
-    writers=(_LAZY,), readers=("transforms.hopper.schedule_loops",),
+    writers=("transforms.hopper.lazy_rescaling",), readers=("transforms.hopper.schedule_loops",),
 )  # fmt: skip
 WIDENS = Attribute(
     "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
@@ -496,7 +498,7 @@ WIDENS = Attribute(
 NARROWS = Attribute(
     "narrows", TEXT, "linalg.generic", "the type in 8 bits that it rounds floats to, no more",
     writers=("transforms.tiling.widen_factors",),
-    readers=("codegen.gpu.compute", "transforms.gpu.keep_references", _LAZY),
+    readers=("codegen.gpu.compute", "transforms.gpu.keep_references"),
 )  # fmt: skip
 INTERLEAVED = Mark(
     "interleaved", MARK, "tensor.parallel_insert_slice, a product",
@@ -515,7 +517,7 @@ CONSUMERS = Attribute(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_products", "transforms.gpu.layout_stages", _HOLD,
-        "transforms.hopper.interleave_factors", _LAZY,
+        "transforms.hopper.interleave_factors", "transforms.hopper.lazy_rescaling",
         "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "transforms.hopper.sums_in_fragments", "tune.builder",

@@ -30,8 +30,7 @@ _ADD_FLOATS, _RELAXED = 11, 2  # of LLVM's atomic operations and orders
 @dataclass(frozen=True)
 class Operand:
     """A factor of a matrix product: `which` is "a" or "b"; dimension `free` of its tile runs
-    along m (n), dimension `deep` along k. `any_order`: both factors lie along k in shared
-    memory, so that the sum may have any order that both are read in."""
+    along m (n), dimension `deep` along k."""
 
     which: str
     free: int
@@ -39,7 +38,6 @@ class Operand:
     layout: Layout
     grid: WarpGrid
     instruction: MatrixInstruction
-    any_order: bool = False
 
     @property
     def step(self) -> int:

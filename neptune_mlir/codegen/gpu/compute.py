@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
@@ -40,7 +39,6 @@ from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, WIDE
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.gpu import MatrixInstruction
 
-_IN_REGISTERS = (Held, Splat, Pending)
 
 def _steps(
     block: Any, arguments: Sequence[Any], wanted: Any
@@ -482,12 +480,8 @@ class Compute:
         grid = self.warp_grid(layout, g, p)
         m_count = -(-g.extents[p.m] // (i.m * grid.m))
         n_count = -(-g.extents[p.n] // (i.n * grid.n))
-        # bytes come in another order where both factors are read so
-        both = (p.a, p.b)
-        shared = not any(isinstance(tiles[k], (Pieces, *_IN_REGISTERS)) for k in both)
-        shared = shared and all(g.maps[k].index(p.k) == 1 for k in both)
-        load_a = self._operand(g, p.a, tiles[p.a], "a", p, grid, i, shared)
-        load_b = self._operand(g, p.b, tiles[p.b], "b", p, grid, i, shared)
+        load_a = self._operand(g, p.a, tiles[p.a], "a", p, grid, i)
+        load_b = self._operand(g, p.b, tiles[p.b], "b", p, grid, i)
         values = self.registers(tiles[-1], layout)
         places = self._accumulator_places(layout, g.maps[-1], p, i, m_count, n_count)
         acc = {at: chip.accumulator(self.memory, [values[r] for r in where], i.together)
@@ -561,7 +555,7 @@ class Compute:
 
     def _operand(
         self, g: Generic, k: int, tile: Tile, which: str, p: Contraction, grid: L.WarpGrid,
-        i: MatrixInstruction, any_order: bool = False,
+        i: MatrixInstruction,
     ) -> Callable[[int, int, int], list[Any]]:  # fmt: skip
         """A function from the place of pieces (along m or n, along k, how many) to fragments."""
         if isinstance(tile, Pieces):
@@ -570,9 +564,8 @@ class Compute:
             ]
         chip, operand = self.s.chip, self.operand_of(g, k, which, p, grid, i)
         free, deep, layout = operand.free, operand.deep, operand.layout
-        if not isinstance(tile, _IN_REGISTERS):
-            wanted = replace(operand, any_order=any_order)
-            return tile.operand(self.threads, self.memory, wanted)
+        if not isinstance(tile, (Held, Splat, Pending)):
+            return tile.operand(self.threads, self.memory, operand)
         values = self.registers(tile, layout)
         where = {(int(o[free]), int(o[deep])): r for r, o in enumerate(layout.offsets(layout.reg))}
         piece = L.fragment_offsets(*((i.a, "m", "k") if which == "a" else (i.b, "n", "k")))

@@ -318,22 +318,18 @@ class Nvidia(Chip):
     def operand_from_shared(
         self, threads: Threads, memory: Memory, tile: SharedTile, operand: Operand
     ) -> Callable[[int, int, int], list[Any]]:
-        """`ldmatrix` of pieces of 8 rows of 16 bytes; lanes 8i to 8i+7 give the rows of piece i.
-        (16-bit elements; bytes where these run along the sum, of which a lane gets 4 neighbours, so
-        both factors have to come so; plain loads for others.)"""
-        element = tile.layout.element
-        bytes_ = element == 1 and operand.deep == 1 and operand.any_order
-        if not (element == 2 or bytes_) or operand.instruction.runs > 1:
+        """`ldmatrix` of 8x8 pieces; lanes 8i to 8i+7 give the rows of piece i. (16-bit elements;
+        plain loads for others.)"""
+        if tile.layout.element != 2 or operand.instruction.runs > 1:
             return super().operand_from_shared(threads, memory, tile, operand)
         s = memory.s
         which, free, deep, grid = operand.which, operand.free, operand.deep, operand.grid
         warp_step = tile.layout.shape[free] // (grid.m if which == "a" else grid.n)
         row_in_piece = s.mod(threads.lane, 8)
         low, high = s.mod(s.div(threads.lane, 8), 2), s.div(threads.lane, 16)
-        # piece 1 and piece 2 stand a piece further along these dimensions
+        # piece 1 and piece 2 stand 8 further along these dimensions
         first, second = (free, deep) if which == "a" else (deep, free)
-        size = {free: 8, deep: CHUNK // element}
-        kind = s.i32 if bytes_ else ir.Type.parse(f"vector<2x{tile.dtype}>")
+        kind = ir.Type.parse(f"vector<2x{tile.dtype}>")
         number = threads.warp if which == "b" else s.mod(threads.warp, grid.m)
         if which == "b":
             number = s.mod(s.div(threads.warp, grid.m), grid.n)
@@ -345,12 +341,12 @@ class Nvidia(Chip):
             pieces = words * count
             lane_part: list[Index] = [0, 0]
             lane_part[0] = row_in_piece
-            lane_part[first] = s.add(lane_part[first], s.mul(low, size[first]))
+            lane_part[first] = s.add(lane_part[first], s.mul(low, 8))
             if which == "a" and extent < 16:  # rows of padding repeat one that exists
                 last = extent - 1 if free == 0 else (extent - 1) // 8 * 8
                 lane_part[free] = s.minimum(lane_part[free], last)
             if pieces == 4:
-                lane_part[second] = s.add(lane_part[second], s.mul(high, size[second]))
+                lane_part[second] = s.add(lane_part[second], s.mul(high, 8))
             constant = [0, 0]
             constant[free] = row * operand.step
             constant[deep] = depth * operand.instruction.k
@@ -406,7 +402,7 @@ def _ldmatrix(memory: Memory, offset: Index, count: int, trans: bool, kind: Any)
     for k in range(count):
         position = ir.DenseI64ArrayAttr.get([k])
         word = s.op("llvm.extractvalue", [loaded], s.i32, position=position)
-        found.append(word if kind == s.i32 else s.op("llvm.bitcast", [word], kind))
+        found.append(s.op("llvm.bitcast", [word], kind))
     return found
 
 

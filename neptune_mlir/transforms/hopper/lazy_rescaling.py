@@ -14,9 +14,7 @@ weights in range. An iteration of such a loop tries the reference of the one bef
 vain computes x again: the matmul that made it, by that warp alone (`neptune.again`), and all that
 follows it. A warp tries where the iteration before kept its reference or moved it by little
 (`%tries`, carried); the first iteration has none to try. That any reference in range will do is
-what `free-references` proved; it makes the first side of the branches legal. Where weights are
-rounded to bytes, branches give the bytes: conversions take half as long as exponentials, and run
-beside them.
+what `free-references` proved; it makes the first side of the branches legal.
 
 Loops that run for a tile or two (no `neptune.again`) do what they say, and only skip factors of 1.
 """
@@ -38,7 +36,6 @@ from neptune_mlir.dialects.attributes import (
     LAYOUTS,
     LIKELY,
     MEASURED,
-    NARROWS,
     VIA,
 )
 from neptune_mlir.dialects.op_names import RELEASE, WARP_ALL
@@ -85,15 +82,11 @@ class _Lazy:
         self.corrected = read_generic(self.parts.delayed).init
         *inner, self.end = [op.operation for op in self.body.operations]
         self.inner = inner
-        # conversions to bytes run beside exponentials: in the branches, not behind them
-        rounding = [op for op in self.parts.late if NARROWS.on(op)]
-        rounding = rounding if [self.guess.weights] == [op.operands[0] for op in rounding] else []
-        later = {*self.parts.products, *self.parts.late, *self.parts.corrections} - {*rounding}
+        later = (*self.parts.products, *self.parts.late, *self.parts.corrections)
         self.tiles = [  # from the first matmul to the weights
             op for op in inner[inner.index(self.parts.leading) :]
             if op.name == "linalg.generic" and op not in later
         ]  # fmt: skip
-        self.rounded = [op.results[0] for op in rounding]
 
     def write(self, tries: Any) -> Any:
         """Write the loop anew; returns whether the iteration behind it is to try."""
@@ -149,18 +142,16 @@ class _Lazy:
             )  # fmt: skip
             self._correct(same)
             return arith.constant(i1, 1)
-        held, sums, *tried, fits = self._try()
-        weights = self.rounded or [guess.weights]
-        values = [*guess.outputs[:-1], *weights, guess.factor.results[0]]
+        tried, sums, fits = self._try()
+        values = [*guess.outputs, guess.factor.results[0]]
         branch = self._branch(fits, values, also=[i1])
         with ir.InsertionPoint(branch.then_block):
             blank = self.copies.value(guess.factor.operands[len(guess.factor.operands) - 1])
             before = self.copies.values[guess.reference]
-            kept = tried or [held]
-            scf.YieldOp([before, self._plus(sums), *kept, blank, arith.constant(i1, 1)])
+            scf.YieldOp([before, self._plus(sums), tried, blank, arith.constant(i1, 1)])
         with ir.InsertionPoint(branch.else_block):
             inside = self._inside()
-            inside.values[self.parts.leading.results[0]] = self._scores_again(held)
+            inside.values[self.parts.leading.results[0]] = self._scores_again(tried)
             for op in self.tiles:
                 inside.write(op)
             made = [inside.values[v] for v in values]
@@ -170,13 +161,12 @@ class _Lazy:
         self._correct(fits)
         return kept
 
-    def _try(self) -> tuple[Any, ...]:
-        """Weights by the old reference, their sums, perhaps what they are rounded to, and whether
-        sums are in range; the scores, the reference and no where the iteration does not try."""
+    def _try(self) -> tuple[Any, Any, Any]:
+        """Weights by the old reference, their sums, and whether these are in range; the scores, the
+        reference and no where the iteration does not try."""
         guess, scores = self.guess, self.parts.leading.results[0]
         i1 = ir.IntegerType.get_signless(1)
-        values = [guess.weights, guess.total.results[0], *self.rounded]
-        branch = self._branch(self.tries, values, also=[i1])
+        branch = self._branch(self.tries, [guess.weights, guess.total.results[0]], also=[i1])
         with ir.InsertionPoint(branch.then_block):
             inside = self._inside()
             before = inside.values[guess.moved.results[0]] = inside.values[guess.reference]
@@ -190,13 +180,10 @@ class _Lazy:
             sums = inside.values[guess.total.results[0]]
             most = largest_sum(guess.weights)
             fits = self._in_warp([sums, before], guess.total.results[0], partial(_fits, most))
-            made = [inside.values[v] for v in self.rounded]
-            scf.YieldOp([inside.values[guess.weights], sums, *made, fits])
+            scf.YieldOp([inside.values[guess.weights], sums, fits])
         with ir.InsertionPoint(branch.else_block):
             before = self.copies.values[guess.reference]
-            none = [ir.Operation.create("tensor.empty", results=[v.type]) for v in self.rounded]
-            made = [op.results[0] for op in none]
-            scf.YieldOp([self.copies.values[scores], before, *made, arith.constant(i1, 0)])
+            scf.YieldOp([self.copies.values[scores], before, arith.constant(i1, 0)])
         return tuple(branch.results)
 
     def _scores_again(self, tried: Any) -> Any:
