@@ -24,8 +24,8 @@ from onnx import (
 )
 
 from neptune_mlir.driver.limits import PAIRS
+from neptune_mlir.driver.onnx_corrected import CORRECTED
 from neptune_mlir.driver.onnx_folding import folded
-from neptune_mlir.driver.onnx_images import channels_of_blocks, ordered_for_blocks
 from neptune_mlir.driver.onnx_masked import selected
 from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
 from neptune_mlir.errors import InputError
@@ -574,6 +574,10 @@ def _recurrent(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     return written_out(w, node.op_type, _inputs(node, 8), _attributes(node))
 
 
+def _corrected(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    return CORRECTED[node.op_type](w, _inputs(node, 8), _attributes(node))
+
+
 _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]] = {
     ("", "Attention"): _attention,
     ("", "RotaryEmbedding"): _rotary,
@@ -591,7 +595,6 @@ _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]
     ("", "Einsum"): _einsum,
     ("", "ReduceLogSumExp"): _log_sum_exp,
     ("", "ScatterElements"): _scatter,
-    ("", "DepthToSpace"): lambda w, n: ordered_for_blocks(w, n.input[0], _attributes(n)),
-    ("", "SpaceToDepth"): lambda w, n: channels_of_blocks(w, n.input[0], _attributes(n)),
+    **{("", name): _corrected for name in CORRECTED},
     **{("", name): _recurrent for name in ACTIVATIONS},
 }

@@ -278,6 +278,28 @@ def test_blocks_of_images_whose_extents_calls_know(tmp_path, operator):
     np.testing.assert_array_equal(neptune_mlir.compile(path)(x), want)
 
 
+def test_integers_with_scales(tmp_path):
+    """With zeros above 127, by rows, and in products of three dimensions."""
+    nodes = [
+        Node("QuantizeLinear", ["x", "scales", "zeros"], ["by_rows"], axis=1),
+        Node("DequantizeLinear", ["by_rows", "scales", "zeros"], ["y"], axis=1),
+        Node("QuantizeLinear", ["x", "scale", "zero"], ["a"]),
+        Node("QLinearMatMul", ["a", "scale", "zero", "b", "scale", "zero", "scale", "zero"], ["c"]),
+        Node("DequantizeLinear", ["c", "scale", "zero"], ["z"]),
+    ]
+    held = {
+        "scales": np.array([0.01, 0.02, 0.5], np.float32), "scale": np.array(0.02, np.float32),
+        "zeros": np.array([200, 130, 3], np.uint8), "zero": np.array(140, np.uint8),
+        "b": RNG.integers(0, 256, (2, 4, 5)).astype(np.uint8),
+    }  # fmt: skip
+    outputs = {"y": [2, 3, 4], "z": [2, 3, 5]}
+    path = save(tmp_path / "f.onnx", nodes, {"x": [2, 3, 4]}, outputs, held, opset=21)
+    x = f32(2, 3, 4)
+    wanted = ReferenceEvaluator(str(path)).run(None, {"x": x})
+    for got, want in zip(neptune_mlir.compile(path)(x), wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-6)
+
+
 def test_rows_that_are_looked_up_at_places_of_a_reshaped_image(tmp_path):
     """Nearest rows of a table, as vector quantisation has them: the places are [8], the rows
     [2, 3, 2, 2], and no kernel looks places up in another shape."""
