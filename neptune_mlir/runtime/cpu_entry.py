@@ -10,7 +10,6 @@ with the helpers of `workers`. It is LLVM IR, made from the plan and compiled wh
 from __future__ import annotations
 
 import ctypes
-import struct
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,8 +18,10 @@ from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.loader import compile_text
 from neptune_mlir.runtime.plan import NUMBERS, Launch, Plan
 
-# scalars that are no integers: the type for LLVM, and how they stand in a word
-_SCALARS = {"f32": ("float", "<fxxxx"), "f64": ("double", "<d")}
+# scalars that are no integers: the type for LLVM, and that of C
+_SCALARS: dict[str, tuple[str, Any]] = {
+    "f32": ("float", ctypes.c_float), "f64": ("double", ctypes.c_double),
+}  # fmt: skip
 
 
 def word(dtype: str, value: Any) -> int:
@@ -28,8 +29,8 @@ def word(dtype: str, value: Any) -> int:
     if dtype not in NUMBERS:
         raise ArgumentError(f"scalars of type {dtype} cannot be passed", hint="use f32")
     if dtype in _SCALARS:
-        raw = struct.pack(_SCALARS[dtype][1], value)
-        return int(struct.unpack("<q", raw)[0])
+        held = bytes(_SCALARS[dtype][1](value))  # a larger number is infinite, as in a kernel
+        return int.from_bytes(held.ljust(8, b"\0"), "little", signed=True)
     return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -165,6 +166,9 @@ _C_TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
+_INFINITE_HALF = 65520.0  # rounded to f16 this is infinite, and what is less is not
+
+
 def c_scalar(dtype: str, value: Any) -> Any:
     """A number as a kernel takes it. Raises ArgumentError."""
     if dtype not in GPU_NUMBERS:
@@ -174,5 +178,6 @@ def c_scalar(dtype: str, value: Any) -> Any:
             raise ArgumentError(f"a size or position of {value} does not fit 32 bits")
         return ctypes.c_int32(value)
     if dtype == "f16":
+        value = value if abs(value) < _INFINITE_HALF else math.copysign(math.inf, value)
         return ctypes.c_uint16(*struct.unpack("<H", struct.pack("<e", value)))
     return _C_TYPES[dtype](value)

@@ -116,3 +116,13 @@ def test_every_type_of_number_is_passed_or_refused(dtype):
         else:
             with pytest.raises(ArgumentError, match=f"scalars of type {dtype} cannot be passed"):
                 passed(dtype, 1)
+
+
+def test_numbers_beyond_a_type_are_infinite():
+    """As in a kernel: a pool of floats begins at the least double."""
+    least = -1.7976931348623157e308
+    assert word("f32", least) == word("f32", float("-inf")) != word("f32", -3e38)
+    assert word("f64", least) != word("f64", float("-inf"))
+    for number, same in ((1e6, float("inf")), (-65520.0, float("-inf")), (65519.0, 65504.0)):
+        assert c_scalar("f16", number).value == c_scalar("f16", same).value
+    assert c_scalar("f32", least).value == float("-inf")
