@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from onnx import TensorProto
+import numpy as np
+from onnx import TensorProto, helper
 
-# what counts of a scale are held in, from the least to the largest
-_RANGES = {
-    TensorProto.INT8: (-128, 127), TensorProto.UINT8: (0, 255),
-    TensorProto.INT16: (-32768, 32767), TensorProto.UINT16: (0, 65535),
-    TensorProto.INT32: (-(2**31), 2**31 - 1),
-}  # fmt: skip
+from neptune_mlir.driver.onnx_sampling import sampled
+
+# what counts of a scale are held in
+_COUNTS = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16,
+           TensorProto.INT32)  # fmt: skip
 
 
 def _depth_to_space(
@@ -60,7 +60,7 @@ def _dequantised(
     """Integers less their zero, times a scale: torch-mlir takes unsigned zeros for signed ones.
     None for scales of blocks, and for what is no integer."""
     x, scale, zero = inputs[:3]
-    if not _is_plain(w, x, scale, given) or w.types[x][0] not in _RANGES:
+    if not _is_plain(w, x, scale, given) or w.types[x][0] not in _COUNTS:
         return None
     kind = w.types[scale][0]
     count = w.op("Cast", x, to=TensorProto.INT32)
@@ -113,7 +113,8 @@ def _rounded(w: Any, name: str, zero: str, kind: int) -> str:
     """Floats as integers of a type, from a zero on."""
     found = w.op("Round", name)
     found = w.op("Add", found, zero) if zero else found
-    low, high = (w.constant(end, "float32") for end in _RANGES[kind])
+    ends = np.iinfo(helper.tensor_dtype_to_np_dtype(kind))
+    low, high = (w.constant(end, np.float32) for end in (ends.min, ends.max))
     found = w.op("Min", w.op("Max", found, low), high)
     return str(w.op("Cast", w.op("Cast", found, to=TensorProto.INT32), to=kind))
 
@@ -136,5 +137,5 @@ CORRECTED: dict[
 ] = {
     "DepthToSpace": _depth_to_space, "SpaceToDepth": _space_to_depth,
     "DequantizeLinear": _dequantised, "QuantizeLinear": _quantised,
-    "QLinearMatMul": _quantised_product,
+    "QLinearMatMul": _quantised_product, "GridSample": sampled,
 }  # fmt: skip

@@ -300,6 +300,19 @@ def test_integers_with_scales(tmp_path):
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_samples_of_images(tmp_path, mode):
+    """Outside of an image, where nothing may be read, and halfway between two elements."""
+    node = Node("GridSample", ["x", "grid"], ["y"], mode=mode)
+    given = {"x": ["b", 2, "h", "w"], "grid": ["b", "i", 4, 2]}
+    path = save(tmp_path / "f.onnx", [node], given, {"y": ["b", 2, "i", 4]}, opset=20)
+    x, grid = f32(2, 2, 3, 4), f32(2, 3, 4, 2)
+    x[:, :, 0, 0], grid[:, 0, 0] = np.inf, -9.0
+    grid[0, 1:], grid[1, 0, 1:] = [0.25, 0.0], 1e6
+    want = ReferenceEvaluator(str(path)).run(None, {"x": x, "grid": grid})[0]
+    np.testing.assert_allclose(neptune_mlir.compile(path)(x, grid), want, atol=1e-5)
+
+
 def test_rows_that_are_looked_up_at_places_of_a_reshaped_image(tmp_path):
     """Nearest rows of a table, as vector quantisation has them: the places are [8], the rows
     [2, 3, 2, 2], and no kernel looks places up in another shape."""
