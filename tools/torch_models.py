@@ -207,6 +207,8 @@ def compiled(
 
     row: dict[str, Any] = {}
     theirs = "sdpa" if model._supports_sdpa else "eager"
+    if getattr(model.config, "attn_logit_softcapping", None):
+        theirs = "eager"  # torch's operation has no cap: transformers leaves it out
     programs = {}
     torch._dynamo.reset()
     for name, how, backend in (

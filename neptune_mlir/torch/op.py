@@ -355,6 +355,11 @@ def written_out(
     captured: Sequence[torch.Tensor], mods: str, scale: float, is_causal: bool, return_lse: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """The operation as torch's own, for a compiler of graphs; laid out in memory as kernels do."""
+    if attn_mask is not None and attn_mask.dtype is torch.bool and _is_one(attn_mask.shape[1]):
+        # Numbers in memory: inductor would work out for each head, and twice, what all of them
+        # read. (It has no other word for that; as a view this costs nothing.)
+        bias = torch.where(attn_mask, 0.0, -math.inf)
+        attn_mask = bias.as_strided(bias.shape, bias.stride())
     out, lse = dense(q, k, v, modify(mods, captured), attn_mask, scale, is_causal, return_lse)
     return out.transpose(1, 2).contiguous().transpose(1, 2), lse
 

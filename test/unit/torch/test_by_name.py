@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from neptune_mlir.targets.roofline import Roof  # noqa: E402
-from neptune_mlir.torch import cost  # noqa: E402
+from neptune_mlir.torch import cost, op  # noqa: E402
 from neptune_mlir.torch.transformers import attention_forward  # noqa: E402
 from support.flex_mods import tensors  # noqa: E402
 
@@ -57,6 +57,27 @@ def test_a_sinks_share_is_taken_of_rows_of_all_heads(interpreted):
     )(q, k, v)
     products = [n for n in traced.graph.nodes if n.target is torch.ops.aten.mul.Tensor]
     assert [tuple(n.meta["val"].shape) for n in products] == [(2, 11, 4, 8)]
+
+
+def test_a_mask_of_all_heads_is_worked_out_once():
+    """Where attention is written out for inductor, which keeps in memory what is read as a view of
+    its own; and a row that sees nothing stays 0."""
+    q, k, v = tensors(kv_heads=2)
+    at, seen = torch.arange(11)[:, None], SEEN.clone()
+    seen[0, :, 3] = False
+
+    def written(q, k, v, seen):
+        seen = seen & (torch.arange(13) <= at + 2)
+        return op.written_out(q, k, v, seen, [], "", 0.3, False, False)[0]
+
+    traced = torch.fx.experimental.proxy_tensor.make_fx(written)(q, k, v, seen)
+    views = traced.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default)
+    assert [tuple(n.meta["val"].shape) for n in views] == [(2, 1, 11, 13)]
+    seen = seen & (torch.arange(13) <= at + 2)
+    wanted, _ = op.dense(q, k, v, op.modify("", []), seen, 0.3, False, False)
+    found = traced(q, k, v, SEEN & seen)
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
+    assert not found[0, :, 3].any()
 
 
 @pytest.mark.parametrize(
