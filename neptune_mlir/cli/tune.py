@@ -104,7 +104,7 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--knob", action="append", default=[], metavar="NAME=NUMBER,...",
         help="what to choose from: rows, stream, columns, slots, turns, skew, resident, boxed, "
-        "keeps, blocks, early, late, lefts, beside, adder",
+        "keeps, blocks, early, late, lefts, beside, adder, apart",
     )  # fmt: skip
 
 

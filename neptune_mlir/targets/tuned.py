@@ -116,6 +116,7 @@ class Choice:
             before another product starts; 0: all; 8: all, there behind.
         adder: 1: an idle warp adds what a group makes to sums that programs share; IN_TURNS: in
             the order of the programs.
+        apart: whether programs that add to a result begin at tiles of their own.
     """
 
     rows: int
@@ -133,6 +134,7 @@ class Choice:
     lefts: bool = False
     beside: int = 0
     adder: int = 0
+    apart: bool = False
 
     def _special(self) -> dict[str, int]:
         rule = Choice(self.rows, self.stream)

@@ -35,7 +35,7 @@ KNOBS: dict[str, tuple[int, ...]] = {
     "stream": tuple(range(16, 257, 16)), "columns": (0, *range(64, 257, 64)),
     "slots": (0, 3, 4), "turns": (0,), "skew": (1,), "resident": (1,), "boxed": (1,), "keeps": (1,),
     "blocks": (1,), "early": (0,), "late": (ALL_LATE,), "lefts": (0,),
-    "beside": (0,), "adder": (0,),
+    "beside": (0,), "adder": (0,), "apart": (0,),
 }  # fmt: skip
 
 

@@ -217,8 +217,9 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
             return Choice(128, 2 * PANEL, late=0, slots=2, beside=beside, adder=1)
         if wide:
             return Choice(
-                128, PANEL, keeps=not few, late=0, early=True, beside=beside, adder=1
-            )
+                128, PANEL, keeps=not few, late=0, early=True, beside=beside, adder=1,
+                apart=not shape.triangle,
+            )  # fmt: skip
         return Choice(128, PANEL, keeps=not few, late=1)
     fits = shape.width and _has_room_for_three(shape)
     groups = 3 if shape.light and fits and not shape.triangle else 2

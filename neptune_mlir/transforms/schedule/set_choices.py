@@ -24,7 +24,7 @@ MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
     "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1, "beside": 8,
-    "looks": 1, "waits": 1, "adder": IN_TURNS,
+    "looks": 1, "waits": 1, "adder": IN_TURNS, "apart": 1,
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def set_choices(
     interleave: int = -1, priority: int = -1, near: int = -1, ahead: int = -1,
     early: int = -1, late: int = -1, lefts: int = -1, cut: int = -1,
     beside: int = -1, looks: int = -1, waits: int = -1,
-    adder: int = -1,
+    adder: int = -1, apart: int = -1,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -68,6 +68,7 @@ def set_choices(
             before a second one of what a program loads once.
         adder: 1 if an idle warp adds what a group makes to sums that programs share, 2 if in the
             order of the programs.
+        apart: 1 if programs that add to a result begin at tiles of their own, without masks.
     """
     given = {
         "keeps": keeps, "turns": turns, "skew": skew, "resident": resident, "boxed": boxed,
@@ -75,7 +76,7 @@ def set_choices(
         "interleave": interleave, "priority": priority, "near": near,
         "ahead": ahead, "early": early, "late": late, "lefts": lefts, "cut": cut,
         "beside": beside, "looks": looks, "waits": waits,
-        "adder": adder,
+        "adder": adder, "apart": apart,
     }  # fmt: skip
     chosen = {name: number for name, number in given.items() if number != -1}
     for name, number in chosen.items():

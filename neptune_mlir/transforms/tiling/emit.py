@@ -328,9 +328,11 @@ class GridProgram:
         step: Callable[[Frame, Sequence[Any]], list[Any]],
         test: Callable[[Frame], Any] = lambda frame: None,
         backward: bool = False,
+        begin: Index = 0,
     ) -> list[Any]:
         """One `scf.for` per range over tiles of `axis`, each continuing the values `carried`;
-        `backward`: from the last tile of the last range to the first one.
+        `backward`: from the last tile of the last range to the first one; `begin`: ranges of whole
+        tiles from 0 on are taken from this tile on, then those before it.
 
         Each tile is taken as often as `test` says, never or once; None: once.
         """
@@ -349,6 +351,9 @@ class GridProgram:
                     offset = ix.add(part.start, offset)
                 elif ends is not None:
                     offset = ix.sub(ends, offset)
+                elif part.full and part.start == 0 and not (ix.is_static(begin) and begin == 0):
+                    moved = ix.add(offset, ix.minimum(begin, part.stop))
+                    offset = ix.where_less(moved, part.stop, moved, ix.sub(moved, part.stop))
                 if part.full or self.kernel.axes[axis].divides:
                     valid = size
                 else:  # a single step stands at its start

@@ -321,9 +321,25 @@ def _stream(program: GridProgram, chunk: Any, outs: Sequence[Any]) -> None:
 
     ranges = _stream_ranges(program, chunk)
     finals = program.loop(
-        root, kernel.stream, ranges, starts, step, program.loads.is_live, _is_backward(program)
-    )
+        root, kernel.stream, ranges, starts, step, program.loads.is_live, _is_backward(program),
+        _own_begin(program),
+    )  # fmt: skip
     root.made.update(zip(kernel.finish_keys, finals, strict=True))
+
+
+def _own_begin(program: GridProgram) -> Index:
+    """Where a stream begins that adds to a result which programs share: each at a tile of its own
+    (choice `apart`; those that run at once would add to one tile). Masks let streams begin apart,
+    and programs that take turns begin where the first one does."""
+    kernel, shared = program.kernel, sorted(program.kernel.shared_axes)
+    if not tuned(kernel.schedule, "apart", 0) or takes_turns(kernel):
+        return 0
+    if len(shared) != 1 or not _has_whole_tiles(kernel):
+        return 0
+    if any(form.coefficient(kernel.stream) for form in affine_part(kernel.live)):
+        return 0
+    with program.root.here():
+        return ix.round_down(program.root.tile(shared[0]).offset, kernel.axes[kernel.stream].size)
 
 
 def _is_backward(program: GridProgram) -> bool:

@@ -5,6 +5,18 @@
 // program's number, and where the word is, behind the rows of the sum.
 // RUN: sed -e '1i module attributes {neptune.chip = "sm_90a"} {' -e '$a }' %s > %t.mlir
 // RUN: neptune-opt %t.mlir "--join-streams=joined=1 ordered=1" --tile --lower-to-tiles | filecheck %s --check-prefix=TURNS
+// In any order, each may begin at a tile of its own: the loop's variable and that, or what is behind the end
+// less the end.
+// RUN: neptune-opt %t.mlir --join-streams=joined=1 --tile --set-choices=apart=1 --lower-to-tiles | filecheck %s --check-prefix=APART
+
+// APART-LABEL: func.func @shared
+// APART: scf.forall (%[[J:.*]]) in (%{{.*}}) shared_outs(%{{.*}}, %{{.*}}, %{{.*}})
+// APART: %[[OWN:.*]] = affine.apply #{{.*}}(%[[J]])
+// APART: scf.for %[[I:.*]] = {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[S:.*]] = %{{.*}})
+// APART: %[[BEGIN:.*]] = affine.min
+// APART: %[[AT:.*]] = affine.apply #{{.*}}(%[[I]], %[[BEGIN]])
+// APART: %[[HERE:.*]] = arith.select %{{.*}}, %[[AT]], %{{.*}}
+// APART: "neptune.add_slice"(%{{.*}}, %[[S]], %[[HERE]], %{{.*}}) {neptune.whole}
 
 // TURNS-LABEL: func.func @shared
 // TURNS: scf.forall (%[[J:.*]]) in (%{{.*}}) shared_outs
