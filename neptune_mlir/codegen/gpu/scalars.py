@@ -15,7 +15,8 @@ Rewrites, all of them properties of the operators:
 * other `exp x` are `ex2(x log2 e)`, times what the product lost unless few digits will do;
 * `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do; of
   `log(1 + p)` it is a quotient;
-* `where(c, a, a * e)` is `a * where(c, 1, e)`;
+* `where(c, a, a * e)` is `a * where(c, 1, e)`, and `where(c, k x, -inf)` with a constant k > 0 is
+  `k where(c, x, -inf)`, so that k is a factor of what reads it as well;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`);
 * what is made of such values in 16 bits is made in f32 of them unrounded, and rounded once; so is a
@@ -54,6 +55,7 @@ from neptune_mlir.dialects.attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
 
 CHAINS = 4  # of additions that one sum is
+_EXTREMA = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf")
 Index = Any  # an int, or a value of index type
 
 
@@ -102,6 +104,7 @@ class Scalars:
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
         self.powers: set[Any] = set()
+        self.factors: dict[Any, tuple[Any, Any]] = {}  # of extrema (`scaled_extremum`)
         self._references: frozenset[Any] = frozenset()
         self.small_references = False
         self.index = ir.IndexType.get()
@@ -309,7 +312,14 @@ class Scalars:
         return self.op("arith.andi", [a, b], self.i1)
 
     def select(self, c: Any, a: Any, b: Any) -> Any:
-        return a if c is None else self.op("arith.select", [c, a, b], a.type)
+        """a where c (None: always), else b; a constant factor of a moves out of a mask."""
+        if c is None:
+            return a
+        x, k = self.scaled(a)
+        number, nothing = (v is not None and self.constant_of(v) for v in (k, b))
+        if number and 0 < number < math.inf and nothing and abs(nothing) == math.inf:
+            return self.multiply(_choose(self, c, x, b) or self.select(c, x, b), k)
+        return self.op("arith.select", [c, a, b], a.type)
 
     # ---- element arithmetic
 
@@ -409,9 +419,32 @@ class Scalars:
     def combine(self, name: str, a: Any, b: Any) -> Any:
         return self.op(name, [a, b], a.type)
 
+    def start_with(self, name: str, start: Any, value: Any) -> Any:
+        """A start and a value combined: the value where it is an extremum, and the start nothing
+        (an extremum with -inf or inf is the other, NaN too)."""
+        nothing = {"arith.maximumf": -math.inf, "arith.minimumf": math.inf}.get(name)
+        if nothing is not None and self.constant_of(start) == nothing:
+            return value
+        return self.combine(name, start, value)
+
+    def unscaled_extremum(self, name: str, value: Any) -> tuple[Any, Any]:
+        """An extremum as x * k with a constant k > 0, which rounding lets move in and out; else k
+        is None."""
+        x, k = self.scaled(value)
+        number = None if k is None else self.constant_of(k)
+        return (x, k) if name in _EXTREMA and number is not None and number > 0 else (value, None)
+
+    def scaled_extremum(self, x: Any, k: Any) -> Any:
+        """x * k, as a value of which one may ask for x (`factors`), and no rewrite takes it apart:
+        what depends on its last place has to be made of it as it is."""
+        made = self.op("arith.mulf", [x, k], x.type)
+        self._made.pop(made, None)
+        self.factors[made] = x, k
+        return made
+
     def reduce(self, name: str, values: Sequence[Any]) -> Any:
         """Combine values pairwise; a common positive factor of extrema moves out."""
-        if name in ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf"):
+        if name in _EXTREMA:
             split = [self.scaled(v) for v in values]
             factor = split[0][1]
             known = None if factor is None else self.constant_of(factor)
@@ -494,7 +527,7 @@ def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
     if factors and a in factors and a.type == s.f32:
         other = factors[1] if factors[0] == a else factors[0]
         return s.multiply(a, s.select(c, s.constant(1.0, s.f32), other))
-    return None
+    return s.select(c, a, b)
 
 
 def _to_float(s: Scalars, x: Any) -> Any:
