@@ -344,7 +344,7 @@ class Compute:
             along = [(n, d.size) for n, d in iteration.digits_along(g.reduced, "warp")]
             results = self._across_warps(name, results, along, element_of(g.result), out)
         return [
-            a if b is None else self.s.start_with(name, a, b)
+            a if b is None else self.s.combine(name, a, b)
             for a, b in zip(start, results, strict=True)
         ]
 
@@ -364,13 +364,13 @@ class Compute:
         return Held(tile.layout, values)
 
     def _across_lanes(self, name: str, value: Any, iteration: Layout, g: Generic) -> Any:
-        scaled, k = self.s.unscaled_extremum(name, value)
+        value, k = self.s.unscaled(name, value)
         for distance, d in iteration.digits_along(g.reduced, "lane"):
             step = 1
             while step < d.size:
-                scaled = self.s.combine(name, scaled, self.shuffle(scaled, distance * step))
+                value = self.s.combine(name, value, self.shuffle(value, distance * step))
                 step *= 2
-        return scaled if k is None else self.s.scaled_extremum(scaled, k)
+        return value if k is None else self.s.rescaled(value, k)
 
     def shuffle(self, value: Any, distance: int) -> Any:
         """The value of the lane whose number differs in `distance`."""

@@ -15,8 +15,7 @@ the same references must know of c then, and everything here that is told of ref
 
 * `ex2(fma(x - g, L, c))` gives the same weights by the first way, for rows that share a warp with
   one whose reference is not small; for that one, c counts as 0.
-* `ex2(fma(x, L, -r) - e)` does, too, for references of any size: e is 0 for a small one, else
-  g L - r.
+* `ex2(fma(x, L, -r) - e)` does, too, by a g of any size: e is 0 for a small one, else g L - r.
 * `exp(g - h)`, both references, is `ex2(fma(g - h, L, c(h) - c(g)))`: weights that were measured
   from g, as if they had been measured from h. Where both are small, `ex2(r(g) - r(h))`.
 * 2^-c takes back what a sum has of it, for those who read the reference as well.
@@ -65,17 +64,8 @@ def are_small(s: Scalars, references: Sequence[Any], bound: float = SMALL) -> An
 def are_small_in_warp(s: Scalars, references: Sequence[Any]) -> Any:
     """Whether (i1) references are so small in all lanes of the warp that older ones, which are not
     larger, are small as well, or so far away that they count for nothing."""
-
-    def make() -> Any:
-        return s.chip.in_all_lanes(s, are_small(s, references, SMALL / 2))
-
-    return s.remember(("small", *references), make)
-
-
-def _finite(s: Scalars, x: Any) -> Any:
-    """x, or the float of largest magnitude that has its sign; NaN stays."""
-    x = s.op("arith.minimumf", [x, s.constant(LARGEST["f32"], s.f32)], s.f32)
-    return s.op("arith.maximumf", [x, s.constant(-LARGEST["f32"], s.f32)], s.f32)
+    key = ("small", *references)
+    return s.remember(key, lambda: s.chip.in_all_lanes(s, are_small(s, references, SMALL / 2)))
 
 
 def unguarded(s: Scalars, g: Any) -> Any:
@@ -161,41 +151,33 @@ def _by_rounded_reference(s: Scalars, value: Any, g: Any) -> Any:
     return s.ex2(s.fma(base, _times_log2_e(s, k), s.negate(s.multiply(g, log2_e))))
 
 
-def by_differences(
-    s: Scalars, values: Sequence[Any], references: Sequence[Any]
-) -> list[Any] | None:  # fmt: skip
+def by_differences(s: Scalars, values: Sequence[Any], references: Sequence[Any]) -> Any:
     """exp(value - g) 2^c(g) for pairs of a value and its reference g of any size, which nobody has
-    to ask for: an operation more than where references are known to be small. None where a value is
-    a multiple that rounds, unless its multiplication stood behind a mask and is saved now."""
+    to ask for: an operation more than for small ones. None where a value is a multiple that rounds,
+    unless its multiplication stood behind a mask and is saved."""
     made = []
     for value, g in zip(values, references, strict=True):
         base, k = s.scaled(value)
-        factor = _times_log2_e(s, k)
-        taken = _taken(s, g, k, factor)
         rounds = k is not None and not _scales_exactly(s.constant_of(k))
+        taken = _taken(s, g, k if rounds else None)
         if taken is None or (rounds and not s.parts(base, "arith.select")):
             return None
-        rounded, rest = taken
-        exponent = s.fma(base, factor, s.negate(rounded))
-        made.append(s.ex2(s.op("arith.subf", [exponent, rest], s.f32)))
+        exponent = s.fma(base, _times_log2_e(s, k), s.negate(taken[0]))
+        made.append(s.ex2(s.op("arith.subf", [exponent, taken[1]], s.f32)))
     return made
 
 
-def _taken(s: Scalars, g: Any, k: Any, factor: Any) -> tuple[Any, Any] | None:
-    """What is subtracted of the exponents x k log2 e of a row: r, which is g log2 e but for
-    rounding, and what rounding lost where that is more than c(g) may be. Both are the exponent of
-    the largest x, so that it has the weight 1 whatever its size.
-
-    A scale k that rounds makes g of X k, the largest one. How far g is from that product is no more
-    than what rounding any x k loses, as the program is written. None where X is not known."""
-    largest, by = g, s.constant(LOG2_E, s.f32)
-    if k is not None and not _scales_exactly(s.constant_of(k)):
-        largest, scale = s.factors.get(unguarded(s, g), (g, None))
-        by = factor
-        if scale is None or scale != k:
-            return None
-    rounded = _finite(s, s.op("arith.mulf", [g, s.constant(LOG2_E, s.f32)], s.f32))
-    rest = s.fma(largest, by, s.negate(rounded))
+def _taken(s: Scalars, g: Any, k: Any) -> tuple[Any, Any] | None:
+    """r = g log2 e, rounded, and what is left of the largest x's exponent where g is not small: so
+    it has the weight 1 by a reference of any size. With a k that rounds, that is the X of g = X k:
+    g is as far from it as rounding any x k is. None where X is not known."""
+    largest, scale = (g, None) if k is None else s.factors.get(unguarded(s, g), (g, None))
+    if scale != k:
+        return None
+    rounded = s.op("arith.mulf", [g, s.constant(LOG2_E, s.f32)], s.f32)
+    for name, most in (("arith.minimumf", LARGEST["f32"]), ("arith.maximumf", -LARGEST["f32"])):
+        rounded = s.op(name, [rounded, s.constant(most, s.f32)], s.f32)  # NaN stays
+    rest = s.fma(largest, _times_log2_e(s, k), s.negate(rounded))
     return rounded, s.select(are_small(s, [g]), s.constant(0.0, s.f32), rest)
 
 

@@ -56,6 +56,7 @@ from neptune_mlir.ir.bindings import ir
 
 CHAINS = 4  # of additions that one sum is
 _EXTREMA = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf")
+_NOTHING = {"arith.maximumf": -math.inf, "arith.minimumf": math.inf}
 Index = Any  # an int, or a value of index type
 
 
@@ -104,7 +105,7 @@ class Scalars:
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
         self.powers: set[Any] = set()
-        self.factors: dict[Any, tuple[Any, Any]] = {}  # of extrema (`scaled_extremum`)
+        self.factors: dict[Any, tuple[Any, Any]] = {}  # of extrema (`rescaled`)
         self._references: frozenset[Any] = frozenset()
         self.small_references = False
         self.index = ir.IndexType.get()
@@ -313,13 +314,10 @@ class Scalars:
 
     def select(self, c: Any, a: Any, b: Any) -> Any:
         """a where c (None: always), else b; a constant factor of a moves out of a mask."""
-        if c is None:
-            return a
-        x, k = self.scaled(a)
-        number, nothing = (v is not None and self.constant_of(v) for v in (k, b))
-        if number and 0 < number < math.inf and nothing and abs(nothing) == math.inf:
+        x, k = self.unscaled(_EXTREMA[0], a)
+        if c is not None and k is not None and abs(self.constant_of(b) or 0) == math.inf:
             return self.multiply(_choose(self, c, x, b) or self.select(c, x, b), k)
-        return self.op("arith.select", [c, a, b], a.type)
+        return a if c is None else self.op("arith.select", [c, a, b], a.type)
 
     # ---- element arithmetic
 
@@ -417,26 +415,17 @@ class Scalars:
         return self.chip.exp2(self, a)
 
     def combine(self, name: str, a: Any, b: Any) -> Any:
-        return self.op(name, [a, b], a.type)
+        nothing = _NOTHING.get(name, math.nan) == self.constant_of(a)  # also beside NaN
+        return b if nothing else self.op(name, [a, b], a.type)
 
-    def start_with(self, name: str, start: Any, value: Any) -> Any:
-        """A start and a value combined: the value where it is an extremum, and the start nothing
-        (an extremum with -inf or inf is the other, NaN too)."""
-        nothing = {"arith.maximumf": -math.inf, "arith.minimumf": math.inf}.get(name)
-        if nothing is not None and self.constant_of(start) == nothing:
-            return value
-        return self.combine(name, start, value)
-
-    def unscaled_extremum(self, name: str, value: Any) -> tuple[Any, Any]:
-        """An extremum as x * k with a constant k > 0, which rounding lets move in and out; else k
-        is None."""
+    def unscaled(self, name: str, value: Any) -> tuple[Any, Any]:
+        """An extremum's value as x and k > 0, which moves in and out of it; else k is None."""
         x, k = self.scaled(value)
-        number = None if k is None else self.constant_of(k)
-        return (x, k) if name in _EXTREMA and number is not None and number > 0 else (value, None)
+        moves = k is not None and 0 < (self.constant_of(k) or 0) < math.inf and name in _EXTREMA
+        return (x, k) if moves else (value, None)
 
-    def scaled_extremum(self, x: Any, k: Any) -> Any:
-        """x * k, as a value of which one may ask for x (`factors`), and no rewrite takes it apart:
-        what depends on its last place has to be made of it as it is."""
+    def rescaled(self, x: Any, k: Any) -> Any:
+        """x k, of which `factors` knows x; no rewrite takes it apart, as its last place counts."""
         made = self.op("arith.mulf", [x, k], x.type)
         self._made.pop(made, None)
         self.factors[made] = x, k
@@ -444,13 +433,10 @@ class Scalars:
 
     def reduce(self, name: str, values: Sequence[Any]) -> Any:
         """Combine values pairwise; a common positive factor of extrema moves out."""
-        if name in _EXTREMA:
-            split = [self.scaled(v) for v in values]
-            factor = split[0][1]
-            known = None if factor is None else self.constant_of(factor)
-            common = all(k is not None and k == factor for _, k in split)
-            if known is not None and known > 0 and common:
-                return self.multiply(self.reduce(name, [x for x, _ in split]), factor)
+        split = [self.unscaled(name, v) for v in values]
+        factor = split[0][1]
+        if factor is not None and all(k is not None and k == factor for _, k in split):
+            return self.multiply(self.reduce(name, [x for x, _ in split]), factor)
         values = list(values)
         products = [p for p in (self.parts(v, "arith.mulf") for v in values) if p]
         if name == "arith.addf" and values[0].type == self.f32 and len(products) == len(values):
