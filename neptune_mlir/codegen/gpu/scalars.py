@@ -463,14 +463,6 @@ def _exponential_2(s: Scalars, x: Any) -> Any:
     return s.ex2(x) if x.type == s.f32 else None
 
 
-def _divide(s: Scalars, a: Any, b: Any) -> Any:
-    return _quotient_by(s, a, b, quotient)
-
-
-def _rough_divide(s: Scalars, a: Any, b: Any) -> Any:
-    return _quotient_by(s, a, b, rough_quotient)
-
-
 def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
     inverse = s.constant_of(a) == 1.0 and make is quotient  # is an instruction, and a branch
     if a.type != s.f32 or (inverse and not s.is_at_least_one(b)):
@@ -479,6 +471,10 @@ def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
     if divisor and LEAST_NORMAL <= 1 / abs(divisor) <= 1 / LEAST_NORMAL:
         return s.multiply(a, s.constant(1.0 / divisor, s.f32))
     return make(s, a, b)
+
+
+_divide = functools.partial(_quotient_by, make=quotient)
+_rough_divide = functools.partial(_quotient_by, make=rough_quotient)
 
 
 def _multiply(s: Scalars, a: Any, b: Any) -> Any:
