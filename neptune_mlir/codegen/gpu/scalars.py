@@ -473,10 +473,6 @@ def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
     return make(s, a, b)
 
 
-_divide = functools.partial(_quotient_by, make=quotient)
-_rough_divide = functools.partial(_quotient_by, make=rough_quotient)
-
-
 def _multiply(s: Scalars, a: Any, b: Any) -> Any:
     return s.multiply(a, b) if a.type == s.f32 else None
 
@@ -549,23 +545,16 @@ _ARITHMETIC = (
 # what chips do with 16 bits, beside moving bits
 _IN_16_BITS = {*_ARITHMETIC, "math.absf", "math.copysign", "math.fma"} - {"arith.divf"}
 _REWRITES: dict[str, Callable[..., Any]] = {
-    "math.exp": exponential,
-    "math.exp2": _exponential_2,
-    "math.tanh": rough_tanh,
-    "math.erf": erf,
-    "math.sqrt": _square_root,
-    "arith.addf": _add,
-    "arith.mulf": _rough_multiply,
-    "arith.divf": _rough_divide,
-    "arith.select": _choose,
-    "arith.extf": _widen,
-    "arith.truncf": _round,
+    "math.exp": exponential, "math.exp2": _exponential_2, "math.tanh": rough_tanh,
+    "math.erf": erf, "math.sqrt": _square_root, "arith.addf": _add, "arith.mulf": _rough_multiply,
+    "arith.divf": functools.partial(_quotient_by, make=rough_quotient),
+    "arith.select": _choose, "arith.extf": _widen, "arith.truncf": _round,
     "arith.sitofp": _to_float,
-}
+}  # fmt: skip
 # what takes their place where a program needs all digits
 _EXACT: dict[str, Callable[..., Any]] = {
-    "math.exp": exact_exponential, "math.tanh": tanh, "arith.divf": _divide,
-    "arith.mulf": _multiply,
+    "math.exp": exact_exponential, "math.tanh": tanh, "arith.mulf": _multiply,
+    "arith.divf": functools.partial(_quotient_by, make=quotient),
 }  # fmt: skip
 
 
