@@ -459,10 +459,6 @@ def _plus(terms: dict[Any, int], more: dict[Any, int], sign: int) -> dict[Any, i
     return {value: times for value, times in total.items() if times}
 
 
-def _exponential_2(s: Scalars, x: Any) -> Any:
-    return s.ex2(x) if x.type == s.f32 else None
-
-
 def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
     inverse = s.constant_of(a) == 1.0 and make is quotient  # is an instruction, and a branch
     if a.type != s.f32 or (inverse and not s.is_at_least_one(b)):
@@ -471,10 +467,6 @@ def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
     if divisor and LEAST_NORMAL <= 1 / abs(divisor) <= 1 / LEAST_NORMAL:
         return s.multiply(a, s.constant(1.0 / divisor, s.f32))
     return make(s, a, b)
-
-
-def _multiply(s: Scalars, a: Any, b: Any) -> Any:
-    return s.multiply(a, b) if a.type == s.f32 else None
 
 
 def _rough_multiply(s: Scalars, a: Any, b: Any) -> Any:
@@ -528,10 +520,6 @@ def _round(s: Scalars, x: Any) -> Any:
     return s.op("arith.mulf", narrow, narrow[0].type)
 
 
-def _widen(s: Scalars, x: Any) -> Any:
-    return s.widened(x) if _has_16_bits(x.type) else None
-
-
 def _square_root(s: Scalars, x: Any) -> Any:
     number = s.constant_of(x)  # of 16 bits: MLIR folds none
     return None if number is None or number < 0 else s.constant(math.sqrt(number), x.type)
@@ -545,15 +533,17 @@ _ARITHMETIC = (
 # what chips do with 16 bits, beside moving bits
 _IN_16_BITS = {*_ARITHMETIC, "math.absf", "math.copysign", "math.fma"} - {"arith.divf"}
 _REWRITES: dict[str, Callable[..., Any]] = {
-    "math.exp": exponential, "math.exp2": _exponential_2, "math.tanh": rough_tanh,
-    "math.erf": erf, "math.sqrt": _square_root, "arith.addf": _add, "arith.mulf": _rough_multiply,
+    "math.exp": exponential, "math.tanh": rough_tanh, "math.erf": erf, "math.sqrt": _square_root,
+    "math.exp2": lambda s, x: s.ex2(x) if x.type == s.f32 else None,
+    "arith.addf": _add, "arith.mulf": _rough_multiply, "arith.select": _choose,
     "arith.divf": functools.partial(_quotient_by, make=rough_quotient),
-    "arith.select": _choose, "arith.extf": _widen, "arith.truncf": _round,
-    "arith.sitofp": _to_float,
+    "arith.extf": lambda s, x: s.widened(x) if _has_16_bits(x.type) else None,
+    "arith.truncf": _round, "arith.sitofp": _to_float,
 }  # fmt: skip
 # what takes their place where a program needs all digits
 _EXACT: dict[str, Callable[..., Any]] = {
-    "math.exp": exact_exponential, "math.tanh": tanh, "arith.mulf": _multiply,
+    "math.exp": exact_exponential, "math.tanh": tanh,
+    "arith.mulf": lambda s, a, b: s.multiply(a, b) if a.type == s.f32 else None,
     "arith.divf": functools.partial(_quotient_by, make=quotient),
 }  # fmt: skip
 
