@@ -364,12 +364,13 @@ class Compute:
         return Held(tile.layout, values)
 
     def _across_lanes(self, name: str, value: Any, iteration: Layout, g: Generic) -> Any:
+        value, k = self.s.unscaled(name, value)
         for distance, d in iteration.digits_along(g.reduced, "lane"):
             step = 1
             while step < d.size:
                 value = self.s.combine(name, value, self.shuffle(value, distance * step))
                 step *= 2
-        return value
+        return value if k is None else self.s.rescaled(value, k)
 
     def shuffle(self, value: Any, distance: int) -> Any:
         """The value of the lane whose number differs in `distance`."""

@@ -15,6 +15,7 @@ the same references must know of c then, and everything here that is told of ref
 
 * `ex2(fma(x - g, L, c))` gives the same weights by the first way, for rows that share a warp with
   one whose reference is not small; for that one, c counts as 0.
+* `ex2(fma(x, L, -r) - e)` does, too, by a g of any size: e is 0 for a small one, else g L - r.
 * `exp(g - h)`, both references, is `ex2(fma(g - h, L, c(h) - c(g)))`: weights that were measured
   from g, as if they had been measured from h. Where both are small, `ex2(r(g) - r(h))`.
 * 2^-c takes back what a sum has of it, for those who read the reference as well.
@@ -26,6 +27,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from neptune_mlir.algebra.numerics.floats import LARGEST
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.transforms.gpu.keep_references import SMALL
 
@@ -62,11 +64,8 @@ def are_small(s: Scalars, references: Sequence[Any], bound: float = SMALL) -> An
 def are_small_in_warp(s: Scalars, references: Sequence[Any]) -> Any:
     """Whether (i1) references are so small in all lanes of the warp that older ones, which are not
     larger, are small as well, or so far away that they count for nothing."""
-
-    def make() -> Any:
-        return s.chip.in_all_lanes(s, are_small(s, references, SMALL / 2))
-
-    return s.remember(("small", *references), make)
+    key = ("small", *references)
+    return s.remember(key, lambda: s.chip.in_all_lanes(s, are_small(s, references, SMALL / 2)))
 
 
 def unguarded(s: Scalars, g: Any) -> Any:
@@ -152,22 +151,36 @@ def _by_rounded_reference(s: Scalars, value: Any, g: Any) -> Any:
     return s.ex2(s.fma(base, _times_log2_e(s, k), s.negate(s.multiply(g, log2_e))))
 
 
-def by_differences(
-    s: Scalars, values: Sequence[Any], references: Sequence[Any]
-) -> list[Any] | None:  # fmt: skip
+def by_differences(s: Scalars, values: Sequence[Any], references: Sequence[Any]) -> Any:
     """exp(value - g) 2^c(g) for pairs of a value and its reference g of any size, which nobody has
-    to ask for; None where a difference takes more than an operation."""
-    log2_e, made = s.constant(LOG2_E, s.f32), []
+    to ask for: an operation more than for small ones. None where a value is a multiple that rounds,
+    and not known what its reference is a multiple of."""
+    exponents = []
     for value, g in zip(values, references, strict=True):
         base, k = s.scaled(value)
-        if k is None:
-            difference = s.op("arith.subf", [value, g], s.f32)
-        elif _scales_exactly(s.constant_of(k)):
-            difference = s.fma(base, k, s.negate(g))
-        else:
+        rounds = k is not None and not _scales_exactly(s.constant_of(k))
+        taken = _taken(s, g, k if rounds else None)
+        if taken is None:
             return None
-        made.append(s.ex2(s.fma(difference, log2_e, lost(s, g))))
-    return made
+        rounded, rest = taken
+        exponents.append((s.fma(base, _times_log2_e(s, k), s.negate(rounded)), rest))
+    # in this order: with each exponential behind its own, head dims of 128 without a mask lose 1%
+    differences = [s.op("arith.subf", pair, s.f32) for pair in exponents]
+    return [s.ex2(x) for x in differences]
+
+
+def _taken(s: Scalars, g: Any, k: Any) -> tuple[Any, Any] | None:
+    """r = g log2 e, rounded, and what is left of the largest x's exponent where g is not small: so
+    it has the weight 1 by a reference of any size. With a k that rounds, that is the X of g = X k:
+    g is as far from it as rounding any x k is. None where X is not known."""
+    largest, scale = (g, None) if k is None else s.factors.get(unguarded(s, g), (g, None))
+    if scale != k:
+        return None
+    rounded = s.op("arith.mulf", [g, s.constant(LOG2_E, s.f32)], s.f32)
+    for name, most in (("arith.minimumf", LARGEST["f32"]), ("arith.maximumf", -LARGEST["f32"])):
+        rounded = s.op(name, [rounded, s.constant(most, s.f32)], s.f32)  # NaN stays
+    rest = s.fma(largest, _times_log2_e(s, k), s.negate(rounded))
+    return rounded, s.select(are_small(s, [g]), s.constant(0.0, s.f32), rest)
 
 
 def by_any_references(

@@ -21,24 +21,14 @@ from neptune_mlir.analysis.layouts import Layout, layout_of
 from neptune_mlir.analysis.tiles import read_generic, shape_of
 from neptune_mlir.codegen.gpu.exponentials import AT_LEAST, EQUAL, LESS, are_small, within
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
-from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pieces, Splat
 from neptune_mlir.dialects.attributes import MEASURED
 from neptune_mlir.ir.bindings import ir, scf
-from neptune_mlir.transforms.gpu.keep_references import (
-    LITTLE,
-    largest_sum,
-    read_guess,
-)
+from neptune_mlir.transforms.gpu.keep_references import LITTLE, largest_sum, read_guess
 from neptune_mlir.transforms.gpu.streams import read_accumulation
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter
-
-
-def in_all_lanes(s: Scalars, condition: Any) -> Any:
-    """Whether a condition holds for all lanes of the warp."""
-    return s.chip.in_all_lanes(s, condition)
 
 
 class KeptLoop:
@@ -60,7 +50,7 @@ class KeptLoop:
             return self.s.constant(0, self.s.i1)
         layout = self.layouts[self.guess.carried[0]]
         references = self.kernel.compute.registers(start, layout)
-        return in_all_lanes(self.s, are_small(self.s, _of_rows(references, layout)))
+        return self.s.chip.in_all_lanes(self.s, are_small(self.s, _of_rows(references, layout)))
 
     def write(self, tries: Any) -> Any:
         """Write an iteration that tries or not (i1); returns whether the next one is to."""
@@ -85,7 +75,7 @@ class KeptLoop:
             sums = self._try(twice)
             words = self._factor().words
             most = largest_sum(guess.weights)
-            scf.YieldOp([*sums, *words, in_all_lanes(s, within(s, sums, LESS, most))])
+            scf.YieldOp([*sums, *words, s.chip.in_all_lanes(s, within(s, sums, LESS, most))])
         with s.scope(trial.else_block):
             scf.YieldOp([*none, *blank.words, s.constant(0, s.i1)])
         *values, fits = trial.results
@@ -155,7 +145,7 @@ class KeptLoop:
             stays = s.op("arith.andi", [stays, near], s.i1)
         moved = self.guess.moved.results[0]
         small = are_small(s, _of_rows(self._registers(moved), self._layout_of(moved)))
-        return in_all_lanes(s, s.op("arith.andi", [stays, small], s.i1))
+        return s.chip.in_all_lanes(s, s.op("arith.andi", [stays, small], s.i1))
 
     def _factor(self, tile: Any = None) -> Pieces:
         """The weights as the last product takes them."""

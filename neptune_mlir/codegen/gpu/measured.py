@@ -31,10 +31,7 @@ from neptune_mlir.codegen.gpu.exponentials import (
 from neptune_mlir.codegen.gpu.tile_forms import Held, Splat
 from neptune_mlir.dialects.attributes import MEASURED, REFERENCES
 from neptune_mlir.ir.bindings import scf
-from neptune_mlir.transforms.gpu.keep_references import (
-    condition_of,
-    exponent_of,
-)
+from neptune_mlir.transforms.gpu.keep_references import condition_of, exponent_of
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter

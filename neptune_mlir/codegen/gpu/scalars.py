@@ -15,7 +15,8 @@ Rewrites, all of them properties of the operators:
 * other `exp x` are `ex2(x log2 e)`, times what the product lost unless few digits will do;
 * `tanh x` is `1 - 2 / (exp(2x) + 1)`, and a polynomial near 0 unless few digits will do; of
   `log(1 + p)` it is a quotient;
-* `where(c, a, a * e)` is `a * where(c, 1, e)`;
+* `where(c, a, a * e)` is `a * where(c, 1, e)`, and `where(c, k x, -inf)` with a constant k > 0 is
+  `k where(c, x, -inf)`, so that k is a factor of what reads it as well;
 * `max(k x, k y, ...)` with a constant k > 0 is `k max(x, y, ...)` (rounding is monotone);
 * a value rounded and widened again is used unrounded (`contract`);
 * what is made of such values in 16 bits is made in f32 of them unrounded, and rounded once; so is a
@@ -54,6 +55,8 @@ from neptune_mlir.dialects.attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
 
 CHAINS = 4  # of additions that one sum is
+_EXTREMA = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf")
+_NOTHING = {"arith.maximumf": -math.inf, "arith.minimumf": math.inf}
 Index = Any  # an int, or a value of index type
 
 
@@ -102,6 +105,7 @@ class Scalars:
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
         self.powers: set[Any] = set()
+        self.factors: dict[Any, tuple[Any, Any]] = {}  # of extrema (`rescaled`)
         self._references: frozenset[Any] = frozenset()
         self.small_references = False
         self.index = ir.IndexType.get()
@@ -309,6 +313,10 @@ class Scalars:
         return self.op("arith.andi", [a, b], self.i1)
 
     def select(self, c: Any, a: Any, b: Any) -> Any:
+        """a where c (None: always), else b; a constant factor of a moves out of a mask."""
+        x, k = self.unscaled(_EXTREMA[0], a)
+        if c is not None and k is not None and abs(self.constant_of(b) or 0) == math.inf:
+            return self.multiply(_choose(self, c, x, b) or self.select(c, x, b), k)
         return a if c is None else self.op("arith.select", [c, a, b], a.type)
 
     # ---- element arithmetic
@@ -407,17 +415,28 @@ class Scalars:
         return self.chip.exp2(self, a)
 
     def combine(self, name: str, a: Any, b: Any) -> Any:
-        return self.op(name, [a, b], a.type)
+        nothing = _NOTHING.get(name, math.nan) == self.constant_of(a)  # also beside NaN
+        return b if nothing else self.op(name, [a, b], a.type)
+
+    def unscaled(self, name: str, value: Any) -> tuple[Any, Any]:
+        """An extremum's value as x and k > 0, which moves in and out of it; else k is None."""
+        x, k = self.scaled(value)
+        moves = k is not None and 0 < (self.constant_of(k) or 0) < math.inf and name in _EXTREMA
+        return (x, k) if moves else (value, None)
+
+    def rescaled(self, x: Any, k: Any) -> Any:
+        """x k, of which `factors` knows x; no rewrite takes it apart, as its last place counts."""
+        made = self.op("arith.mulf", [x, k], x.type)
+        self._made.pop(made, None)
+        self.factors[made] = x, k
+        return made
 
     def reduce(self, name: str, values: Sequence[Any]) -> Any:
         """Combine values pairwise; a common positive factor of extrema moves out."""
-        if name in ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf"):
-            split = [self.scaled(v) for v in values]
-            factor = split[0][1]
-            known = None if factor is None else self.constant_of(factor)
-            common = all(k is not None and k == factor for _, k in split)
-            if known is not None and known > 0 and common:
-                return self.multiply(self.reduce(name, [x for x, _ in split]), factor)
+        split = [self.unscaled(name, v) for v in values]
+        factor = split[0][1]
+        if factor is not None and all(k is not None and k == factor for _, k in split):
+            return self.multiply(self.reduce(name, [x for x, _ in split]), factor)
         values = list(values)
         products = [p for p in (self.parts(v, "arith.mulf") for v in values) if p]
         if name == "arith.addf" and values[0].type == self.f32 and len(products) == len(values):
@@ -440,18 +459,6 @@ def _plus(terms: dict[Any, int], more: dict[Any, int], sign: int) -> dict[Any, i
     return {value: times for value, times in total.items() if times}
 
 
-def _exponential_2(s: Scalars, x: Any) -> Any:
-    return s.ex2(x) if x.type == s.f32 else None
-
-
-def _divide(s: Scalars, a: Any, b: Any) -> Any:
-    return _quotient_by(s, a, b, quotient)
-
-
-def _rough_divide(s: Scalars, a: Any, b: Any) -> Any:
-    return _quotient_by(s, a, b, rough_quotient)
-
-
 def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
     inverse = s.constant_of(a) == 1.0 and make is quotient  # is an instruction, and a branch
     if a.type != s.f32 or (inverse and not s.is_at_least_one(b)):
@@ -460,10 +467,6 @@ def _quotient_by(s: Scalars, a: Any, b: Any, make: Callable[..., Any]) -> Any:
     if divisor and LEAST_NORMAL <= 1 / abs(divisor) <= 1 / LEAST_NORMAL:
         return s.multiply(a, s.constant(1.0 / divisor, s.f32))
     return make(s, a, b)
-
-
-def _multiply(s: Scalars, a: Any, b: Any) -> Any:
-    return s.multiply(a, b) if a.type == s.f32 else None
 
 
 def _rough_multiply(s: Scalars, a: Any, b: Any) -> Any:
@@ -494,7 +497,7 @@ def _choose(s: Scalars, c: Any, a: Any, b: Any) -> Any:
     if factors and a in factors and a.type == s.f32:
         other = factors[1] if factors[0] == a else factors[0]
         return s.multiply(a, s.select(c, s.constant(1.0, s.f32), other))
-    return None
+    return s.select(c, a, b)
 
 
 def _to_float(s: Scalars, x: Any) -> Any:
@@ -517,10 +520,6 @@ def _round(s: Scalars, x: Any) -> Any:
     return s.op("arith.mulf", narrow, narrow[0].type)
 
 
-def _widen(s: Scalars, x: Any) -> Any:
-    return s.widened(x) if _has_16_bits(x.type) else None
-
-
 def _square_root(s: Scalars, x: Any) -> Any:
     number = s.constant_of(x)  # of 16 bits: MLIR folds none
     return None if number is None or number < 0 else s.constant(math.sqrt(number), x.type)
@@ -534,23 +533,18 @@ _ARITHMETIC = (
 # what chips do with 16 bits, beside moving bits
 _IN_16_BITS = {*_ARITHMETIC, "math.absf", "math.copysign", "math.fma"} - {"arith.divf"}
 _REWRITES: dict[str, Callable[..., Any]] = {
-    "math.exp": exponential,
-    "math.exp2": _exponential_2,
-    "math.tanh": rough_tanh,
-    "math.erf": erf,
-    "math.sqrt": _square_root,
-    "arith.addf": _add,
-    "arith.mulf": _rough_multiply,
-    "arith.divf": _rough_divide,
-    "arith.select": _choose,
-    "arith.extf": _widen,
-    "arith.truncf": _round,
-    "arith.sitofp": _to_float,
-}
+    "math.exp": exponential, "math.tanh": rough_tanh, "math.erf": erf, "math.sqrt": _square_root,
+    "math.exp2": lambda s, x: s.ex2(x) if x.type == s.f32 else None,
+    "arith.addf": _add, "arith.mulf": _rough_multiply, "arith.select": _choose,
+    "arith.divf": functools.partial(_quotient_by, make=rough_quotient),
+    "arith.extf": lambda s, x: s.widened(x) if _has_16_bits(x.type) else None,
+    "arith.truncf": _round, "arith.sitofp": _to_float,
+}  # fmt: skip
 # what takes their place where a program needs all digits
 _EXACT: dict[str, Callable[..., Any]] = {
-    "math.exp": exact_exponential, "math.tanh": tanh, "arith.divf": _divide,
-    "arith.mulf": _multiply,
+    "math.exp": exact_exponential, "math.tanh": tanh,
+    "arith.mulf": lambda s, a, b: s.multiply(a, b) if a.type == s.f32 else None,
+    "arith.divf": functools.partial(_quotient_by, make=quotient),
 }  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -206,16 +208,35 @@ def test_differences_from_scaled_values(scale, fused):
     np.testing.assert_allclose(kernel(values, references), wanted, rtol=1e-5)
 
 
-def test_a_first_tile_need_not_ask():
+@pytest.mark.parametrize(("head_dim", "causal"), [(64, True), (128, False), (128, True)])
+def test_a_first_tile_need_not_ask(head_dim, causal):
     """Weights of a first tile are made of differences: they are right by references that are not
-    small, beside later tiles that ask. (Scores are exact.)"""
-    kernel = Specialised(ops.attention(heads=1, kv_heads=1, head_dim=64, dtype="f16"), KEPT)
+    small, beside later tiles that ask, and where the scale rounds. (Scores are exact, but for that:
+    of a row, all that counts have the largest one, 2^21 to 2^25, with both signs.)"""
+    program = ops.attention(heads=1, kv_heads=1, head_dim=head_dim, dtype="f16", causal=causal)
+    kernel = Specialised(program, KEPT)
     rng = np.random.default_rng(0)
-    q, k = np.full((1, 1, 4, 64), 512, np.float16), np.full((1, 1, 100, 64), 512, np.float16)
-    q[..., 0], k[..., 0] = 8, rng.integers(0, 8, (1, 1, 100))
-    v = rng.standard_normal((1, 1, 100, 64)).astype(np.float16)
-    scores = q[0, 0].astype(float) @ k[0, 0].T.astype(float) / 8
-    assert scores.max() > 2**20
+    q, k = (np.full((1, 1, 100, head_dim), 512, np.float16) for _ in range(2))
+    q[0, 0] *= (2.0 ** rng.integers(0, 5, (100, 1)) * rng.choice([-1, 1], (100, 1))).astype("f2")
+    k[..., 0] = 512 + rng.integers(0, 4, (1, 1, 100)) * 64
+    v = rng.standard_normal((1, 1, 100, head_dim)).astype(np.float16)
+    scores = q[0, 0].astype(float) @ k[0, 0].T.astype(float) / math.sqrt(head_dim)
+    assert np.abs(scores).max() > 2**25
+    if causal:
+        scores[np.triu_indices(100, 1)] = -np.inf
     weights = np.exp(scores - scores.max(1, keepdims=True))
     want = weights @ v[0, 0].astype(float) / weights.sum(1, keepdims=True)
     np.testing.assert_allclose(kernel(q, k, v)[0, 0], want, atol=2e-3)
+
+
+def test_a_mask_costs_no_multiplication():
+    """Scores are scaled behind their mask, where that is part of what their exponentials multiply
+    by. No first tile asks how large its references are, also where the scale rounds."""
+
+    def kernel(head_dim, causal):
+        program = ops.attention(heads=1, kv_heads=1, head_dim=head_dim, dtype="f16", causal=causal)
+        return str(Specialised(program, KEPT).module)
+
+    exact, rounded, plain = kernel(64, True), kernel(128, True), kernel(64, False)
+    assert exact.count("arith.mulf") <= plain.count("arith.mulf")
+    assert rounded.count("vote.sync") == exact.count("vote.sync")
