@@ -65,6 +65,8 @@ class Frame:
         self.known: list[Linear] = [*(parent.known if parent else ()), *known]
         self.tiles = tiles
         self.made: dict[Any, Any] = {}
+        # whether it is in a loop of several iterations
+        self.repeats: bool = parent is not None and parent.repeats
         self.open_loop: Any = None  # the loop being filled in this frame's block
 
     def tile(self, axis: int) -> Tile:
@@ -360,7 +362,9 @@ class GridProgram:
                     at = part.start if part.is_single_step(size) else offset
                     valid = ix.minimum(size, ix.sub(extent, at))
                 tiles = {axis: Tile(size, offset, valid)}
+                several = not (part.single or part.is_single_step(size))
                 inner = Frame(op.body, tiles, frame, part.known)
+                inner.repeats |= several
                 times = test(inner)
                 if times is None:
                     scf.YieldOp(step(inner, op.inner_iter_args))
@@ -368,6 +372,7 @@ class GridProgram:
                     once = scf.ForOp(ix.value(0), times, ix.value(1), op.inner_iter_args)
                     with ir.InsertionPoint(once.body):
                         inner = Frame(once.body, tiles, frame, part.known)
+                        inner.repeats |= several
                         scf.YieldOp(step(inner, once.inner_iter_args))
                     scf.YieldOp(once.results)
             frame.open_loop = outer
@@ -376,7 +381,7 @@ class GridProgram:
 
     def _generic(self, nest: FusedNest, frame: Frame, out: Any) -> Any:
         """One `linalg.generic` over the tile at hand, into `out`."""
-        if _counts(nest):
+        if _counts(nest) and not frame.repeats:
             return self._count(nest, frame, out)
         loops = [a for a in nest.loops if self._extends(a)]
         ragged = [a for a in nest.loops if frame.tile(a).ragged]
@@ -403,7 +408,8 @@ class GridProgram:
         return op.results[0]
 
     def _count(self, nest: FusedNest, frame: Frame, out: Any) -> Any:
-        """A sum of ones is how many there are, with nothing to add up."""
+        """A sum of ones is how many there are, with nothing to add up. (In a loop over tiles of
+        long rows, 410x23424, LayerNorm took a tenth longer so.)"""
         loops = [a for a in nest.result_axes if self._extends(a)]
         number: Index = 1
         for axis in nest.reduced_axes:
