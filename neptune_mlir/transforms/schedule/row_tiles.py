@@ -230,10 +230,11 @@ def row_warps(
 
 
 def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
-    """Up to how many rows by multiprocessor there are tiles of FEW_ROW for: 2 where rows are moved
-    element by element and a tile would have ROW of these, which keeps too little on its way."""
+    """Up to how many rows by multiprocessor there are tiles of FEW_ROW for: 2 where other tiles
+    keep too little on its way, small ones of rows that are read once, and those of ROW elements
+    that are moved one by one."""
     tiles = _tiles(op, nests, axis)
-    return 2 if tiles[0][2] == ROW and is_single(tiles) else 1
+    return 2 if tiles is ONCE_TILES or (tiles[0][2] == ROW and is_single(tiles)) else 1
 
 
 def is_single(tiles: Tiles) -> bool:

@@ -89,6 +89,14 @@ def softmax(f: Builder, x: Any) -> list[Any]:
     return [f.map(op("div", f.at(e, 0, 1, 2), f.at(total, 0, 1)), *dims)]
 
 
+def log_sum_exp(f: Builder, x: Any) -> list[Any]:
+    dims = (x, 0), (x, 1), (x, 2)
+    m = f.reduce("max", f.at(x, 0, 1, 2), *dims, result=[0, 1])
+    e = op("exp", op("sub", f.at(x, 0, 1, 2), f.at(m, 0, 1)))
+    total = f.reduce("add", e, *dims, result=[0, 1])
+    return [f.map(op("add", op("log", f.at(total, 0, 1)), f.at(m, 0, 1)), (x, 0), (x, 1))]
+
+
 def matmul(f: Builder, x: Any, y: Any) -> list[Any]:
     product = op("mul", f.at(x, 0, 2), f.at(y, 2, 1))
     return [f.reduce("add", product, (x, 0), (y, 1), (x, 1), result=[0, 1])]
@@ -228,6 +236,22 @@ def test_rows_of_whole_chunks(
     found = tiles(module, f"assume-chunks,{FUSE},tile{{held=24576{more}}}")
     assert found == [want]
     assert not starts or LONGER.of(streams(module)[0].operation) == starts
+
+
+@pytest.mark.parametrize(("body", "most"), [(log_sum_exp, 2), (softmax, 1)])
+def test_up_to_how_many_rows_a_multiprocessor_large_tiles_are_for(body: Body, most: int) -> None:
+    """Small tiles of rows that are read once are for calls with many programs."""
+    shape = [D, D, D]
+    module = module_of(body, [(shape, "f32")], [(shape[: 4 - most], "f32")])
+    with module.context:
+        CHIP.set(module.operation, "sm_90a")
+    tiles(module, f"assume-chunks,{FUSE},tile{{held=24576}}")
+    assert LONGER_FEW.of(streams(module)[0].operation) == (8192, most)
+    module = module_of(body, [(shape, "f32")], [(shape[: 4 - most], "f32")])
+    with module.context:
+        CHIP.set(module.operation, "sm_90a")
+    found = tiles(module, f"assume-chunks,{FUSE},tile{{held=24576 length=8192 few={most}}}")
+    assert found == [[1, 1, 16384 // most]]
 
 
 def test_a_sum_of_rows_alone_has_a_row_a_program() -> None:
