@@ -46,10 +46,10 @@ def longer(module: Any) -> tuple[Case, ...]:
     noted, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
     if noted and rows is not None:
         start, most = noted
-        for count in range(most, 0, -1):  # the last image that serves a call counts
-            chip = ["multiprocessors"] if count == 1 else ["mul", count, ["multiprocessors"]]
-            rule = ["and", ["le", start, length], ["le", rows, chip]]
-            found.append(Case(f"length:{start};few:{count}", rule))
+        # the last image that serves a call counts
+        for few, count in ((2, most), (1, 1))[most == 1 :]:
+            rule = ["and", ["le", start, length], ["le", rows, ["mul", count, ["multiprocessors"]]]]
+            found.append(Case(f"length:{start};few:{few}", rule))
     return tuple(found)
 
 

@@ -96,8 +96,10 @@ THREADS = 128  # of a program that reduces a tile of ROW elements
 BYTES = 16  # of a chunk
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
 # From FEW_FROM elements on: of a tile where a call has no more rows than multiprocessors, and where
-# it has up to twice as many
+# it has up to FEW times as many: of rows that are read once, by whether their length is known, and
+# of those that are moved one by one
 FEW_ROW, FEW_FROM = (0, 16384, 8192), 8192
+FEW_KNOWN, FEW_UNKNOWN, FEW_SINGLE = 4, 8, 2
 PRODUCT_ROW = 1024  # rows that products sum over count as so long where only a call knows
 # Those of them that are read again have a kernel for up to so many elements each, and one for more
 PRODUCT_ROWS = 1024, ROW // 2, ROW
@@ -230,11 +232,13 @@ def row_warps(
 
 
 def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
-    """Up to how many rows by multiprocessor there are tiles of FEW_ROW for: 2 where other tiles
-    keep too little on its way, small ones of rows that are read once, and those of ROW elements
-    that are moved one by one."""
+    """Up to how many rows by multiprocessor there are tiles of FEW_ROW for: more than one where
+    other tiles keep too little on its way, small ones of rows that are read once, and those of ROW
+    elements that are moved one by one."""
     tiles = _tiles(op, nests, axis)
-    return 2 if tiles is ONCE_TILES or (tiles[0][2] == ROW and is_single(tiles)) else 1
+    if tiles is ONCE_TILES:
+        return FEW_UNKNOWN if op.domain[axis] == DYNAMIC else FEW_KNOWN
+    return FEW_SINGLE if tiles[0][2] == ROW and is_single(tiles) else 1
 
 
 def is_single(tiles: Tiles) -> bool:

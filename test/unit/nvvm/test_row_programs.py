@@ -196,13 +196,13 @@ def test_rows_are_asked_for_ahead(monkeypatch):
         ("rms_norm", 8192, set()),
         ("rms_norm", 4097, set()),
         ("logsumexp", 100523, {LONG, MORE, CUT}),  # read once: tiles are small for many rows
-        ("logsumexp", 100528, {LONG, CUT}),  # of whole chunks
+        ("logsumexp", 100528, {LONG, MORE, CUT}),  # of whole chunks
     ],
 )
 def test_long_rows_that_are_compiled_in_may_be_few(name, cols, wanted):
     """A call with fewer rows than multiprocessors has a program of many warps for each. (A row of
-    8192 elements always has, for it is held whole.) Of rows that are moved element by element,
-    twice as many are few."""
+    8192 elements always has, for it is held whole.) Of rows that are moved element by element, or
+    read once, more than those are few."""
     _, found = lowered(name, cols, "f16")
     assert {LONG, MORE, CUT} & set(found) == wanted
     sizes = {knob: f"tensor<{n}xf16>" for knob, n in ((LONG, 16384), (MORE, 8192))}
@@ -216,6 +216,18 @@ def test_tiles_of_rows_that_are_moved_element_by_element(name, elements):
     text = getattr(ops, name)(dtype="f16", cols=100523).to_mlir()
     module, _ = compiler.lower_text(text, name, "sm_90a", "streamed", "tile", nvvm.HELD)
     assert f"tensor<{elements}xf16>" in str(module)
+
+
+@pytest.mark.parametrize(("cols", "most"), [(None, 2), (100528, 4)])
+def test_calls_with_few_rows_that_are_read_once(cols, most):
+    """Up to `most` rows a multiprocessor take tiles of 8192 elements (None: moved one by one)."""
+    program, found = lowered("logsumexp", cols, "f16")
+    raised = RaisedProgram(program.to_mlir(), "logsumexp")
+    rules = {c.knob: c.condition for c, _ in raised.variants(found[""], "", "sm_90a")}
+    for knob, rows in ((LONG, MULTIPROCESSORS), (MORE, most * MULTIPROCESSORS)):
+        for n, taken in ((rows, True), (rows + 1, False)):
+            assert bool(evaluate(rules[knob], [(n, 100528)], [], MULTIPROCESSORS)) == taken
+    close("logsumexp", MORE, 2, 8200, dtype="bf16")
 
 
 def test_a_long_row_that_is_compiled_in():

@@ -238,20 +238,24 @@ def test_rows_of_whole_chunks(
     assert not starts or LONGER.of(streams(module)[0].operation) == starts
 
 
-@pytest.mark.parametrize(("body", "most"), [(log_sum_exp, 2), (softmax, 1)])
-def test_up_to_how_many_rows_a_multiprocessor_large_tiles_are_for(body: Body, most: int) -> None:
+@pytest.mark.parametrize(
+    ("body", "n", "most"), [(log_sum_exp, D, 8), (log_sum_exp, 32000, 4), (softmax, D, 1)]
+)
+def test_up_to_how_many_rows_a_multiprocessor_large_tiles_are_for(
+    body: Body, n: int, most: int
+) -> None:
     """Small tiles of rows that are read once are for calls with many programs."""
-    shape = [D, D, D]
-    module = module_of(body, [(shape, "f32")], [(shape[: 4 - most], "f32")])
-    with module.context:
-        CHIP.set(module.operation, "sm_90a")
-    tiles(module, f"assume-chunks,{FUSE},tile{{held=24576}}")
+    shape, few = [D, D, n], 1 if most == 1 else 2
+
+    def tiled(more: str) -> tuple[Any, list[list[int]]]:
+        module = module_of(body, [(shape, "f32")], [(shape[: 4 - few], "f32")])
+        with module.context:
+            CHIP.set(module.operation, "sm_90a")
+        return module, tiles(module, f"assume-chunks,{FUSE},tile{{held=24576{more}}}")
+
+    module, _ = tiled("")
     assert LONGER_FEW.of(streams(module)[0].operation) == (8192, most)
-    module = module_of(body, [(shape, "f32")], [(shape[: 4 - most], "f32")])
-    with module.context:
-        CHIP.set(module.operation, "sm_90a")
-    found = tiles(module, f"assume-chunks,{FUSE},tile{{held=24576 length=8192 few={most}}}")
-    assert found == [[1, 1, 16384 // most]]
+    assert tiled(f" length=8192 few={few}")[1] == [[1, 1, 16384 // few]]
 
 
 def test_a_sum_of_rows_alone_has_a_row_a_program() -> None:
