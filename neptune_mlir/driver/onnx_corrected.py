@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""ONNX nodes that torch-mlir takes for others, as plain nodes: blocks of images as channels and
-back, integers with scales."""
+"""ONNX nodes that torch-mlir takes for others, or makes loops of, as plain nodes: blocks of images
+as channels and back, integers with scales, sequences turned round."""
 
 from __future__ import annotations
 
@@ -104,6 +104,25 @@ def _quantised_product(
     return [_rounded(w, found, _count(w, zero), w.types[zero][0])]
 
 
+def _turned_sequences(
+    w: Any, inputs: Sequence[str], given: Mapping[str, Any]
+) -> Sequence[str] | None:  # fmt: skip
+    """The first elements of each sequence in reverse, as a lookup: torch-mlir makes a loop of it,
+    whose tensors have lengths that no host knows. None where a call knows the longest length."""
+    x, lengths = inputs[:2]
+    time = given.get("time_axis", 0)
+    steps = w.shape(x)[time] if x in w.types else None
+    if not isinstance(steps, int):
+        return None
+    rank = len(w.shape(x))
+    places = w.constant(np.arange(steps).reshape([-1] + [1] * (rank - 1 - time)))
+    others = [axis for axis in range(rank) if axis != given.get("batch_axis", 1)]
+    count = w.op("Unsqueeze", w.op("Cast", lengths, to=TensorProto.INT64), w.constant(others))
+    back = w.op("Sub", w.op("Sub", count, w.constant(1)), places)
+    at = w.op("Where", w.op("Less", places, count), back, places)
+    return [w.op("GatherElements", x, w.op("Expand", at, w.op("Shape", x)), axis=time)]
+
+
 def _count(w: Any, name: str) -> str:
     """Integers as floats (of which torch-mlir makes unsigned ones signed, but for these)."""
     return str(w.op("Cast", w.op("Cast", name, to=TensorProto.INT32), to=TensorProto.FLOAT))
@@ -138,4 +157,5 @@ CORRECTED: dict[
     "DepthToSpace": _depth_to_space, "SpaceToDepth": _space_to_depth,
     "DequantizeLinear": _dequantised, "QuantizeLinear": _quantised,
     "QLinearMatMul": _quantised_product, "GridSample": sampled,
+    "ReverseSequence": _turned_sequences,
 }  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 import neptune_mlir
 from neptune_mlir.cli.main import main
 from neptune_mlir.driver import compiler, foreign
-from neptune_mlir.errors import ArgumentError, InputError
+from neptune_mlir.errors import ArgumentError, InputError, LoweringError
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("torch_mlir")
@@ -276,6 +276,26 @@ def test_blocks_of_images_whose_extents_calls_know(tmp_path, operator):
     x = f32(2, 12, 4, 6)
     want = ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
     np.testing.assert_array_equal(neptune_mlir.compile(path)(x), want)
+
+
+@pytest.mark.parametrize("time", [0, 1])
+def test_sequences_turned_round(tmp_path, time):
+    """torch-mlir makes a loop of it."""
+    node = Node("ReverseSequence", ["x", "ids"], ["y"], time_axis=time, batch_axis=1 - time)
+    shape = [5, "b", 3] if time == 0 else ["b", 5, 3]
+    given = {"x": shape, "ids": ["b"]}
+    path = save(tmp_path / "f.onnx", [node], given, {"y": shape}, opset=18)
+    x, n = f32(*(4 if d == "b" else d for d in shape)), np.array([1, 5, 3, 2])
+    want = ReferenceEvaluator(str(path)).run(None, {"x": x, "ids": n})[0]
+    np.testing.assert_array_equal(neptune_mlir.compile(path)(x, n), want)
+
+
+def test_sequences_of_unknown_length_are_refused_by_name(tmp_path):
+    node = Node("ReverseSequence", ["x", "ids"], ["y"])
+    given = {"x": ["t", "b"], "ids": ["b"]}
+    path = save(tmp_path / "f.onnx", [node], given, {"y": ["t", "b"]}, opset=18)
+    with pytest.raises((InputError, LoweringError), match="ReverseSequence"):
+        neptune_mlir.compile(path)
 
 
 def test_integers_with_scales(tmp_path):

@@ -49,8 +49,10 @@ WINDOW = 64  # places of a window that are written out
 def rewrite(op: Any) -> bool:
     """Put another form in place of an op; False where it stays."""
     form = _FORMS.get(op.name)
+    if form is None:  # (also of ops on numbers)
+        return False
     dynamic = any(not ir.ShapedType(v.type).has_static_shape for v in op.operands)
-    if form is None or (dynamic and op.name not in _OF_ANY_SHAPE):
+    if dynamic and op.name not in _OF_ANY_SHAPE:
         return False
     with ir.InsertionPoint(op), op.location:
         try:
