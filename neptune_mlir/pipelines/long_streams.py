@@ -46,8 +46,8 @@ def longer(module: Any) -> tuple[Case, ...]:
     noted, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
     if noted and rows is not None:
         start, most = noted
-        # the last image that serves a call counts
-        for few, count in ((2, most), (1, 1))[most == 1 :]:
+        more = [(2, most)] if most > 1 else []
+        for few, count in [*more, (1, 1)]:  # the last image that serves a call counts
             rule = ["and", ["le", start, length], ["le", rows, ["mul", count, ["multiprocessors"]]]]
             found.append(Case(f"length:{start};few:{few}", rule))
     return tuple(found)

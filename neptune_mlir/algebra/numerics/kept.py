@@ -16,6 +16,7 @@ from neptune_mlir.algebra.numerics.floats import SMALLEST, Array
 from neptune_mlir.algebra.operators import OPERATORS
 from neptune_mlir.algebra.terms import Term, is_float, reads, walk
 
+Place = tuple[dict[Any, Array], Any]  # a table of values, and a key there
 LANES, ROW = 8, 128  # of NumPy's sums: side by side, and in one go
 # glibc keeps memory of up to 32 MB, with what stands around an array.
 KEPT_BYTES = (32 << 20) - (64 << 10)
@@ -28,8 +29,6 @@ def keep_memory() -> None:
     process has given a large array back. Before, each array is new pages, which the system clears:
     a fifth of a check in a new process. (This array is never touched, so it has no pages.)"""
     np.empty(KEPT_BYTES, np.uint8)
-
-Place = tuple[dict[Any, Array], Any]  # a table, and a key there
 
 
 @dataclass

@@ -23,8 +23,8 @@ elements lanes have some of their own, or few share one: a tile has as many as t
 Where the length is known, each of such rows that are read once is a warp's (WARP_ROWS): all of it
 is under way at once, and nothing is joined. Rows
 that are moved element by element have 8192 in a tile where they are read again with few arrays
-beside them (LONG_ROW_TILES), and where a call has few: programs of 128 threads keep little on its
-way. All tables were measured on an H200.
+beside them (LONG_ROW_TILES). So have long rows of any kind where a call has few (`most_few`):
+programs of 128 threads keep little on its way. All tables were measured on an H200.
 """
 
 from __future__ import annotations
