@@ -20,10 +20,10 @@ from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
 from neptune_mlir.driver.garbage import collected_rarely
-from neptune_mlir.driver.on_demand import LATER, Asked, Later
+from neptune_mlir.driver.on_demand import LATER, Asked, Coming, Later
 from neptune_mlir.errors import OutOfMemory, Refused
 from neptune_mlir.ir import bindings
-from neptune_mlir.pipelines import common, gpu
+from neptune_mlir.pipelines import common, gpu, image_child
 from neptune_mlir.pipelines.cases import Conditions, blocks_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.runtime import cache
@@ -52,6 +52,7 @@ class Recipe:
         self._asked, self._target, self._entry = asked, asked.target, asked.entry
         self._begun: common.Begun = {}
         self._tiled: dict[bool, Tiled] = {}  # by whether rows are of whole chunks
+        self._coming: Coming | None = None
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -82,11 +83,12 @@ class Recipe:
             )
         return bundle
 
-    def begun(self) -> Bundle | None:
+    def begun(self, coming: Coming | None = None) -> Bundle | None:
         """See `on_demand.Making`. Raises NeptuneError as `compile_text`."""
         if not hasattr(pipeline_of(self._target), "begin_tiles"):
             return None  # it has no images for some calls
-        with self._at_work():
+        self._coming = coming
+        with self._at_work(), image_child.used():
             return self._granted(self._begin)
 
     def _granted(self, make: Callable[[], Any]) -> Any:
@@ -131,14 +133,11 @@ class Recipe:
 
     def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
         """See `on_demand.Making`."""
-        with self._at_work():
+        with self._at_work(), image_child.used():
             tiles = self._by(later.chunks, ways[later.chunks])
             family = tiles.family
             case = family.program.cases(family.lowering)[later.case]
-            variant = tiles.programs.pop(later.case, None)
-            if variant is None:
-                made = family.program.variant(family.lowering, self._target, case)
-                variant = next(made, None)
+            variant = tiles.programs.pop(later.case, None) or self._variant(family, later.case)
             if variant is None or str(variant.module) == family.tiles:
                 return None
             found: Bundle | None = family.finished(case, variant, family.begin(variant))
@@ -151,9 +150,9 @@ class Recipe:
         pipeline = pipeline_of(self._target)
 
         def meanwhile(family: Family, plan: Plan) -> None:
-            cache.compiler_versions()  # reads all files of this compiler
+            tried.append(self._cases(family, plan, chunks) if cases else Tiled(family, {}, {}))
             settle()
-            tried.append(self._cases(family, plan) if cases else Tiled(family, {}, {}))
+            cache.compiler_versions()  # reads all files of this compiler
 
         found = best(
             self._of(chunks), pipeline, self._target, self._entry, cases=False, meanwhile=meanwhile
@@ -185,7 +184,7 @@ class Recipe:
             for number, when in self._tiled[chunks].conditions.items()
         ]
 
-    def _cases(self, family: Family, plan: Plan) -> Tiled:
+    def _cases(self, family: Family, plan: Plan, chunks: bool) -> Tiled:
         """The cases of a program by one way; `plan`: that for any call. (What
         `RaisedProgram.variants` leaves out is left out, but cases whose calls are known have no
         tile program yet.)"""
@@ -196,9 +195,10 @@ class Recipe:
         for number, case in enumerate(family.program.cases(family.lowering)):
             if case.is_known:
                 made.conditions[number] = case.condition
+                self._ahead(made, number, chunks)
             if case.is_known or (widest and case.is_for_portable):
                 continue
-            variant = next(family.program.variant(family.lowering, self._target, case), None)
+            variant = self._variant(family, number)
             text = "" if variant is None else str(variant.module)
             if variant is None or text in seen:
                 continue
@@ -208,4 +208,27 @@ class Recipe:
             when = conditions.of(replace(case, blocks=blocks_of(variant.module)), sketched)
             if when is not None:
                 made.conditions[number], made.programs[number] = when, variant
+                self._ahead(made, number, chunks)
         return made
+
+    def _ahead(self, tiles: Tiled, number: int, chunks: bool) -> None:
+        """Begin the image of a case, where the call that comes next takes it. Of several the last
+        one counts: of those behind it only some are known yet."""
+        coming, family = self._coming, tiles.family
+        if coming is None or not image_child.is_used():
+            return
+        if self._chunked is not None and coming.takes(self._chunked[1]) != chunks:
+            return
+        behind = family.program.cases(family.lowering)[number + 1 :]
+        if any(case.is_known and coming.takes(case.condition) for case in behind):
+            return
+        if coming.takes(tiles.conditions[number]):
+            variant = tiles.programs.get(number) or self._variant(family, number)
+            if variant is not None:
+                tiles.programs[number] = variant
+                family.begin(variant)
+
+    def _variant(self, family: Family, number: int) -> Lowering | None:
+        """The tile program of a case, by the first way that suits."""
+        case = family.program.cases(family.lowering)[number]
+        return next(family.program.variant(family.lowering, self._target, case), None)

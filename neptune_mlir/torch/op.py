@@ -23,6 +23,7 @@ import torch
 
 from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Kernel, compile
+from neptune_mlir.driver.on_demand import Coming
 from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
 from neptune_mlir.targets.chips import TARGETS, best_for
@@ -152,6 +153,15 @@ def target_of(device: torch.device) -> str:
     return _chip(architecture(torch.cuda.get_device_capability(device)))
 
 
+def coming_of(arguments: Sequence[torch.Tensor]) -> Coming | None:
+    """A call with these arguments, on a GPU."""
+    device = arguments[0].device
+    if device.type != "cuda":
+        return None
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    return Coming([tuple(x.shape) for x in arguments], (), processors)
+
+
 @functools.cache
 def _chip(name: str) -> str:
     best = best_for(name)
@@ -180,13 +190,13 @@ def run(
     if made is None:
         key = (*key_of(q, k, v, attn_mask, mods, scale, is_causal), return_lse)
         kernel = _kernels.get(key)
+        arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
         if kernel is None:
             program = program_of(
                 q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=True
             )
-            target = target_of(q.device)
-            kernel = _kernels[key] = compile(program, target=target)
-        arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
+            target, coming = target_of(q.device), coming_of(arguments)
+            kernel = _kernels[key] = compile(program, target=target, coming=coming)
         found = kernel(*arguments)
         again.remember(tensors, like, kernel, arguments)
         out, lse = found if return_lse else (found, None)
