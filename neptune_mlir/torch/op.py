@@ -29,7 +29,7 @@ from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
 from neptune_mlir.targets.chips import TARGETS, best_for
 from neptune_mlir.targets.nvidia import architecture
 from neptune_mlir.torch import again
-from neptune_mlir.torch.mods import DTYPES, ModPlan
+from neptune_mlir.torch.mods import DTYPES, Keep, ModPlan
 from neptune_mlir.torch.trace import POSITIONS, Recent, Trace
 
 Modify = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
@@ -347,14 +347,17 @@ def dense(
     return out, (top + total.log()).squeeze(-1) if return_lse else q.new_empty(0)
 
 
-def modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
+def modify(mods: str, captured: Sequence[torch.Tensor], keep: Keep | None = None) -> Modify:
+    """Modifiers on all scores; `keep` as of `ModPlan.over`."""
+
     def modify(s: torch.Tensor, places: dict[str, torch.Tensor]) -> torch.Tensor:
         axes = list(POSITIONS)
         for plan, tensors in _mods[mods].tensors(captured):
             if plan.takes_score:
-                s = plan.over(plan.result, tensors, places, axes, s)
+                s = plan.over(plan.result, tensors, places, axes, s, keep)
             else:
-                s = s.masked_fill(~plan.over(plan.result, tensors, places, axes), -math.inf)
+                seen = plan.over(plan.result, tensors, places, axes, keep=keep)
+                s = s.masked_fill(~seen, -math.inf)
         return s
 
     return modify
@@ -366,12 +369,17 @@ def written_out(
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """The operation as torch's own, for a compiler of graphs; laid out in memory as kernels do."""
     if attn_mask is not None and attn_mask.dtype is torch.bool and _is_one(attn_mask.shape[1]):
-        # Numbers in memory: inductor would work out for each head, and twice, what all of them
-        # read. (It has no other word for that; as a view this costs nothing.)
-        bias = torch.where(attn_mask, 0.0, -math.inf)
-        attn_mask = bias.as_strided(bias.shape, bias.stride())
-    out, lse = dense(q, k, v, modify(mods, captured), attn_mask, scale, is_causal, return_lse)
+        attn_mask = _in_memory(torch.where(attn_mask, 0.0, -math.inf))
+    modified = modify(mods, captured, _in_memory)
+    out, lse = dense(q, k, v, modified, attn_mask, scale, is_causal, return_lse)
     return out.transpose(1, 2).contiguous().transpose(1, 2), lse
+
+
+def _in_memory(x: torch.Tensor) -> torch.Tensor:
+    """Numbers in memory (0 and 1 for conditions): inductor would work out for each head, and twice,
+    what all of them read. (It has no other word for that; as a view this costs nothing.)"""
+    x = torch.where(x, 1.0, 0.0) if x.dtype is torch.bool else x
+    return x.as_strided(x.shape, x.stride())
 
 
 def _new_result(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

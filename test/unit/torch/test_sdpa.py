@@ -84,7 +84,7 @@ def test_left_to_torch(name, registered):
 
 
 def test_what_does_not_compile_runs_as_before(registered, monkeypatch):
-    def refuse(program, target):
+    def refuse(program, target, coming):
         raise op.ToolError("no code")
 
     monkeypatch.setattr(op, "compile", refuse)
