@@ -9,64 +9,57 @@ import json
 import pytest
 
 from neptune_mlir import child, ops
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.driver.on_demand import Asked, Coming, OnDemand
 from neptune_mlir.driver.recipe import Recipe
 from neptune_mlir.errors import OutOfMemory, Refused
-from neptune_mlir.pipelines import image_child
+from neptune_mlir.pipelines import image_child, nvvm
+from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 
-make = image_child.make
 TEXT = Source.of(ops.softmax()).text
 SHORT = [(100, 100)]  # a call that has an image of its own
 
 
+@pytest.fixture(scope="module")
+def tiles():
+    program = RaisedProgram(TEXT, "softmax")
+    lowering = next(program.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    return lowering.module.operation.get_asm(enable_debug_info=True)
+
+
 @pytest.fixture
-def forked(monkeypatch):
+def asked(monkeypatch):
     """Processes are used, and what each was asked for."""
     found, make = [], image_child.make
-
-    def asked(*arguments):
-        found.append(arguments)
-        return make(*arguments)
-
     monkeypatch.setattr(image_child, "CORES", 1)
-    monkeypatch.setattr(image_child, "make", asked)
+    monkeypatch.setattr(image_child, "make", lambda *given: found.append(given) or make(*given))
     return found
 
 
-def begin(folder, monkeypatch, coming=None):
-    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(folder))
-    asked = Asked(TEXT, "<program>", "sm_90a", None, "", None, tuned.current(), 3)
-    return OnDemand.begin("softmax", lambda: Recipe(asked), coming)[0]
+def image(tiles):
+    return nvvm.begin_tiles(parse(tiles), target="sm_90a", entry=None, facts={})
 
 
-def grown(images):
-    place = images.bundle.facts["images"][0]["offset"]
-    images.grow(place, SHORT, [], MULTIPROCESSORS)
-    return images.bundle.to_bytes()
+def test_they_are_the_same(tiles, asked):
+    with image_child.used():
+        begun = image(tiles)
+    here = image(tiles)
+    assert len(asked) == 1 and [x.grid for x in begun.plan.launches] == [
+        x.grid for x in here.plan.launches
+    ]
+    assert begun.finish().to_bytes() == here.finish().to_bytes()
 
 
-def test_they_are_the_same_and_begun_together(monkeypatch, tmp_path, forked):
-    coming = Coming(SHORT, [], MULTIPROCESSORS)
-    images = begin(tmp_path / "apart", monkeypatch, coming)
-    assert len(forked) == 1 + len(images.bundle.facts["images"])
-    made = grown(images)
-    assert len(forked) == 3  # nothing was begun again
-    monkeypatch.setattr(image_child, "CORES", 1 << 20)
-    assert made == grown(begin(tmp_path / "here", monkeypatch, coming))
-    assert len(forked) == 3
-
-
-def test_what_a_process_cannot_make_is_made_here(monkeypatch, tmp_path, forked):
+def test_what_a_process_cannot_make_is_made_here(monkeypatch, tiles, asked):
     """One that dies, is stopped, or fails, which says nothing of why."""
-    wanted = begin(tmp_path / "here", monkeypatch).bundle.to_bytes()
-    monkeypatch.setattr(image_child, "make", lambda *given: forked.append(given))
-    found = begin(tmp_path / "died", monkeypatch).bundle.to_bytes()
-    assert found == wanted and len(forked) == 4
     monkeypatch.setattr(child, "forked", lambda *given: child.Ended(b"", "", -6))
-    assert make(*forked[0]) is None
+    with image_child.used():
+        begun = image(tiles)
+    assert begun.finish().to_bytes() == image(tiles).finish().to_bytes()
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("kind", [OutOfMemory, Refused])
@@ -76,3 +69,19 @@ def test_a_refusal_is_handed_on(monkeypatch, kind):
     with pytest.raises(kind) as error:
         image_child.make("", "", "sm_90a", "", "")
     assert (error.value.loc, error.value.hint) == ("x.mlir:1:2", "others")
+
+
+@pytest.mark.parametrize("coming", [None, Coming(SHORT, [], MULTIPROCESSORS)])
+def test_what_a_call_takes_is_begun_before_any_is_waited_for(
+    monkeypatch, tmp_path, tiles, asked, coming
+):
+    """The last image that serves it, of those whose calls are known before."""
+    any_image = image(tiles).finish()
+    monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(image_child, "make", lambda *given: asked.append(given) or any_image)
+    recipe = Recipe(Asked(TEXT, "<program>", "sm_90a", None, "", None, tuned.current(), 3))
+    images = OnDemand.begin("softmax", lambda: recipe, coming)[0]
+    before = len(asked)
+    assert before == (3 if coming else 2)  # of rows of whole chunks, of any
+    images.grow(images.bundle.facts["images"][-1]["offset"], SHORT, [], MULTIPROCESSORS)
+    assert len(asked) == 3 and len(images.bundle.facts["images"]) == 3
