@@ -26,7 +26,7 @@ from neptune_mlir.errors import OutOfMemory, Refused
 from neptune_mlir.runtime.bundle import Bundle
 
 NAME = "neptune_mlir.pipelines.image_process"
-CORES = 4  # with which it pays: this process, two images, and what started it
+CORES = 8  # with which it pays: this process, two images, some that a later case is better than
 TIMEOUT = 300.0
 _REFUSALS = {kind.__name__: kind for kind in (OutOfMemory, Refused)}
 
