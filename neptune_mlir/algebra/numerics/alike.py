@@ -52,7 +52,7 @@ def stressed(
     outputs, fused_outputs = (
         {name: change(t) for name, t in given.items()} for given in (outputs, fused_outputs)
     )
-    change = _Axes(chain, solution, axis, [*outputs.values(), *fused_outputs.values()])
+    change = _ClosedAxes(chain, solution, axis, [*outputs.values(), *fused_outputs.values()])
     chain, axis = change.chain(chain), change.places[axis]
     if isinstance(solution, Solution):
         solution = change.solution(solution)
@@ -151,7 +151,7 @@ def _value(position: Term) -> Any:
     return position.value
 
 
-class _Axes:
+class _ClosedAxes:
     """A change of terms: the axes that a chain has are numbered in their order, without gaps."""
 
     def __init__(
