@@ -88,7 +88,7 @@ class Recipe:
         if not hasattr(pipeline_of(self._target), "begin_tiles"):
             return None  # it has no images for some calls
         self._coming = coming
-        with self._at_work(), image_child.used():
+        with self._at_work():
             return self._granted(self._begin)
 
     def _granted(self, make: Callable[[], Any]) -> Any:
@@ -133,7 +133,7 @@ class Recipe:
 
     def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
         """See `on_demand.Making`."""
-        with self._at_work(), image_child.used():
+        with self._at_work():
             tiles = self._by(later.chunks, ways[later.chunks])
             family = tiles.family
             case = family.program.cases(family.lowering)[later.case]
@@ -215,7 +215,7 @@ class Recipe:
         """Begin the image of a case, where the call that comes next takes it. Of several the last
         one counts: of those behind it only some are known yet."""
         coming, family = self._coming, tiles.family
-        if coming is None or not image_child.is_used():
+        if coming is None or not image_child.is_worth():
             return
         if self._chunked is not None and coming.takes(self._chunked[1]) != chunks:
             return
@@ -226,7 +226,8 @@ class Recipe:
             variant = tiles.programs.get(number) or self._variant(family, number)
             if variant is not None:
                 tiles.programs[number] = variant
-                family.begin(variant)
+                with image_child.used():
+                    family.begin(variant)
 
     def _variant(self, family: Family, number: int) -> Lowering | None:
         """The tile program of a case, by the first way that suits."""

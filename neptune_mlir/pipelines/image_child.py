@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Images for a call that waits, made side by side: each by a process of its own.
+"""Images for a call that comes, made beside the one for any call: each by a process of its own.
 
-    a call:  tiles for any call ─┬─ which calls take others ── own tiles ─┐
-    a fork:                      └─ kernels, LLVM, ptxas ─────────────────┼─ both
-    a fork:                           kernels, LLVM, ptxas of its own ────┘
+    a call:  tiles for any call, its kernels ─┬─ which calls take others ─ ... ──┐
+    LLVM, ptxas of it:                        └──────────────────────────────────┼─ both
+    a fork:                      kernels, LLVM, ptxas of the call's own image ───┘
 
-From tile IR to LLVM's text is the work of Python, of which a process does one thing at a time. Two
-images are two thirds of a first call, and a call takes that for any call and its own. So a process
-that has imported the compiler (`child.forked`) forks for each. What it makes is what this process
-would make, and what it cannot make is tried here again, which says why. It takes processors that
-have nothing else to do: with few, images are made here one after the other.
+From tile IR to LLVM's text is the work of Python, of which a process does one thing at a time. So a
+process that has imported the compiler (`child.forked`) forks for an image. What it makes is what
+this process would make, and what it cannot make is tried here again, which says why. It takes
+processors that have nothing else to do: with few, images are made one after the other.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _REFUSALS = {kind.__name__: kind for kind in (OutOfMemory, Refused)}
 _used: ContextVar[bool] = ContextVar("used", default=False)
 
 
-def _is_worth() -> bool:
+def is_worth() -> bool:
     """Whether processors are left, and nobody wants to see what an image goes through."""
     if "NEPTUNE_DUMP" in os.environ or not hasattr(os, "sched_getaffinity"):
         return False
@@ -42,13 +41,15 @@ def _is_worth() -> bool:
 
 def start() -> None:
     """Have what images need imported, while something else is done."""
-    (child.start if _is_worth() else lambda _: llvm_child.start())(NAME)
+    llvm_child.start()
+    if is_worth():
+        child.start(NAME)
 
 
 @contextlib.contextmanager
 def used() -> Iterator[None]:
-    """Within: images are made by other processes, where there are processors for them."""
-    token = _used.set(_is_worth())
+    """Within: images are made by other processes."""
+    token = _used.set(True)
     try:
         yield
     finally:
