@@ -32,6 +32,7 @@ problem: Twill, arXiv 2512.18134.)
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -173,6 +174,10 @@ class _Schedule:
     def late(self) -> int:
         return sum(self.stages.stage.values())
 
+    @functools.cached_property
+    def signature(self) -> Any:
+        return late_signature(self.stages, self.order)
+
 
 def _schedules(graph: LoopGraph, rates: Rates, early: bool, most: int) -> list[_Schedule]:
     """All schedules of a loop with so many late matmuls at most; in the first no op is late.
@@ -185,9 +190,7 @@ def _schedules(graph: LoopGraph, rates: Rates, early: bool, most: int) -> list[_
 
 def _best(found: Sequence[Sequence[_Schedule]], rates: Rates) -> tuple[_Schedule, ...]:
     """A schedule for each loop of a chain, with the same late ops."""
-    by_signature = [
-        {late_signature(s.stages, s.order): s for s in schedules} for schedules in found
-    ]
+    by_signature = [{s.signature: s for s in schedules} for schedules in found]
     together = [
         tuple(known[signature] for known in by_signature) for signature in by_signature[0]
         if all(signature in known for known in by_signature)
@@ -305,29 +308,47 @@ def _order(
     as early as can be; None if each waits for another. `sums`: of products that are as near, those
     that programs add in memory start first, so that this runs beside others."""
     nodes = stages.graph.nodes
-    needs = {op: stages.needs(op) for op in nodes}
-    length = _lengths(nodes, needs, costs)
+    sets = {op: stages.needs(op) for op in nodes}
+    needs = {op: [x for x in nodes if x in of] for op, of in sets.items()}
+    users = _users(nodes, needs)
+    length = _lengths(nodes, users, costs)
+    name = {op: op.name for op in nodes}
+    missing = {op: len(of) for op, of in sets.items()}  # how many of its needs have no place
     order: list[Any] = []
-    for op in nodes:
-        if op in first and needs[op] <= {*order}:
-            order.append(op)
-    left = dict.fromkeys(op for op in nodes if op not in order)
-    while left:
-        ready = [op for op in left if not needs[op] & left.keys()]
-        if not ready:
-            return None
-        chosen = _next_for_start(left, needs, costs, sums) or ready
-        chosen = [op for op in chosen if op in ready]
-        plain = [op for op in chosen if op.name != WAIT]
-        free = [op for op in ready if op.name == RELEASE]
-        begun = [op for op in order if op.name == START]
-        if free or plain:
-            op = (free or sorted(plain, key=lambda x: -length[x]))[0]
-        else:  # in the order of their starts
-            op = min(chosen, key=lambda x: begun.index(owner(x.operands[0])))
+    left = dict.fromkeys(nodes)
+
+    def put(op: Any) -> None:
         order.append(op)
         del left[op]
+        for user in users[op]:
+            missing[user] -= 1
+
+    for op in nodes:
+        if op in first and not missing[op]:
+            put(op)
+    while left:
+        ready = dict.fromkeys(op for op in left if not missing[op])
+        if not ready:
+            return None
+        wanted = _next_for_start(left, needs, costs, name, sums) or ready
+        chosen = [op for op in wanted if op in ready]
+        plain = [op for op in chosen if name[op] != WAIT]
+        free = [op for op in ready if name[op] == RELEASE]
+        if free or plain:
+            put((free or sorted(plain, key=lambda x: -length[x]))[0])
+        else:  # in the order of their starts
+            begun = [op for op in order if name[op] == START]
+            put(min(chosen, key=lambda x: begun.index(owner(x.operands[0]))))
     return order
+
+
+def _users(nodes: Sequence[Any], needs: dict[Any, list[Any]]) -> dict[Any, list[Any]]:
+    """Of each op those that need it."""
+    found: dict[Any, list[Any]] = {op: [] for op in nodes}
+    for op in nodes:
+        for other in needs[op]:
+            found[other].append(op)
+    return found
 
 
 def _is_vector_load(op: Any) -> bool:
@@ -336,35 +357,33 @@ def _is_vector_load(op: Any) -> bool:
 
 
 def _next_for_start(
-    left: dict[Any, None], needs: dict[Any, set[Any]], costs: dict[Any, float], sums: bool
-) -> list[Any]:
+    left: dict[Any, None], needs: dict[Any, list[Any]], costs: dict[Any, float],
+    name: dict[Any, str], sums: bool,
+) -> list[Any]:  # fmt: skip
     """What is left of the ops up to the next start that needs no wait, itself included: of several
     the one that is the fewest cycles away."""
     found: list[tuple[float, bool, list[Any]]] = []
     for start in left:
-        if start.name != START:
+        if name[start] != START:
             continue
         before: dict[Any, None] = {}
         waiting = [start]
         while waiting:
             op = waiting.pop()
             before[op] = None
-            waiting += [x for x in left if x in needs[op] and x not in before]
-        if not any(op.name == WAIT for op in before):
+            waiting += [x for x in needs[op] if x in left and x not in before]
+        if not any(name[op] == WAIT for op in before):
             cycles = sum(costs[op] for op in before if op != start)
-            added = any(is_added(use.owner.operation.results[0]) for use in start.results[0].uses)
-            found.append((cycles, not (sums and added), [op for op in left if op in before]))
+            uses = start.results[0].uses if sums else ()
+            added = any(is_added(use.owner.operation.results[0]) for use in uses)
+            found.append((cycles, not added, [op for op in left if op in before]))
     return min(found, key=lambda choice: choice[:2])[-1] if found else []
 
 
 def _lengths(
-    nodes: Sequence[Any], needs: dict[Any, set[Any]], costs: dict[Any, float]
+    nodes: Sequence[Any], users: dict[Any, list[Any]], costs: dict[Any, float]
 ) -> dict[Any, float]:
     """The cycles of the longest path from each op to one that no other needs."""
-    users: dict[Any, list[Any]] = {op: [] for op in nodes}
-    for op in nodes:
-        for other in needs[op]:
-            users[other].append(op)
     found: dict[Any, float] = {}
 
     def length(op: Any, above: frozenset[Any]) -> float:
