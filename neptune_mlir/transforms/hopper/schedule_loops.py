@@ -35,7 +35,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -308,45 +308,63 @@ def _order(
     as early as can be; None if each waits for another. `sums`: of products that are as near, those
     that programs add in memory start first, so that this runs beside others."""
     nodes = stages.graph.nodes
-    sets = {op: stages.needs(op) for op in nodes}
-    needs = {op: [x for x in nodes if x in of] for op, of in sets.items()}
-    users = _users(nodes, needs)
-    length = _lengths(nodes, users, costs)
-    name = {op: op.name for op in nodes}
-    missing = {op: len(of) for op, of in sets.items()}  # how many of its needs have no place
-    order: list[Any] = []
-    left = dict.fromkeys(nodes)
+    place = {op: k for k, op in enumerate(nodes)}  # from here on ops are numbers
+    loop = _Numbered(
+        [op.name for op in nodes], [costs[op] for op in nodes],
+        [sorted(place[x] for x in stages.needs(op)) for op in nodes],
+        {place[op] for op in nodes if sums and op.name == START and _is_added_up(op)},
+    )  # fmt: skip
+    users, name = _users(loop.needs), loop.names
+    length = _lengths(users, loop.costs)
+    missing = list(map(len, loop.needs))  # how many of its needs have no place
+    order: list[int] = []
+    left = dict.fromkeys(range(len(nodes)))
 
-    def put(op: Any) -> None:
+    def put(op: int) -> None:
         order.append(op)
         del left[op]
         for user in users[op]:
             missing[user] -= 1
 
-    for op in nodes:
-        if op in first and not missing[op]:
+    for op in range(len(nodes)):
+        if nodes[op] in first and not missing[op]:
             put(op)
     while left:
-        ready = dict.fromkeys(op for op in left if not missing[op])
+        ready = [op for op in left if not missing[op]]
         if not ready:
             return None
-        wanted = _next_for_start(left, needs, costs, name, sums) or ready
-        chosen = [op for op in wanted if op in ready]
+        chosen = [op for op in _next_for_start(loop, left) or ready if not missing[op]]
         plain = [op for op in chosen if name[op] != WAIT]
         free = [op for op in ready if name[op] == RELEASE]
         if free or plain:
             put((free or sorted(plain, key=lambda x: -length[x]))[0])
         else:  # in the order of their starts
-            begun = [op for op in order if name[op] == START]
-            put(min(chosen, key=lambda x: begun.index(owner(x.operands[0]))))
-    return order
+            begun = [nodes[op] for op in order if name[op] == START]
+            put(min(chosen, key=lambda x: begun.index(owner(nodes[x].operands[0]))))
+    return [nodes[op] for op in order]
 
 
-def _users(nodes: Sequence[Any], needs: dict[Any, list[Any]]) -> dict[Any, list[Any]]:
+@dataclass(frozen=True)
+class _Numbered:
+    """The ops of a loop by their numbers: names, cycles, what each needs, and the products that
+    programs add in memory, where these start first."""
+
+    names: list[str]
+    costs: list[float]
+    needs: list[list[int]]
+    added: set[int]
+
+
+def _is_added_up(start: Any) -> bool:
+    """Whether programs add a product in memory."""
+    return any(is_added(use.owner.operation.results[0]) for use in start.results[0].uses)
+
+
+def _users(needs: Sequence[Sequence[int]]) -> list[list[int]]:
     """Of each op those that need it."""
-    found: dict[Any, list[Any]] = {op: [] for op in nodes}
-    for op in nodes:
-        for other in needs[op]:
+    found: list[list[int]] = [[] for _ in needs]
+    for op, others in enumerate(needs):
+        for other in others:
             found[other].append(op)
     return found
 
@@ -356,37 +374,30 @@ def _is_vector_load(op: Any) -> bool:
     return op.name in LOADS and len(shape_of(op.results[0])) == 1
 
 
-def _next_for_start(
-    left: dict[Any, None], needs: dict[Any, list[Any]], costs: dict[Any, float],
-    name: dict[Any, str], sums: bool,
-) -> list[Any]:  # fmt: skip
+def _next_for_start(loop: _Numbered, left: Collection[int]) -> list[int]:
     """What is left of the ops up to the next start that needs no wait, itself included: of several
     the one that is the fewest cycles away."""
-    found: list[tuple[float, bool, list[Any]]] = []
+    found: list[tuple[float, bool, list[int]]] = []
     for start in left:
-        if name[start] != START:
+        if loop.names[start] != START:
             continue
-        before: dict[Any, None] = {}
+        before: dict[int, None] = {}
         waiting = [start]
         while waiting:
             op = waiting.pop()
             before[op] = None
-            waiting += [x for x in needs[op] if x in left and x not in before]
-        if not any(name[op] == WAIT for op in before):
-            cycles = sum(costs[op] for op in before if op != start)
-            uses = start.results[0].uses if sums else ()
-            added = any(is_added(use.owner.operation.results[0]) for use in uses)
-            found.append((cycles, not added, [op for op in left if op in before]))
+            waiting += [x for x in loop.needs[op] if x in left and x not in before]
+        if not any(loop.names[op] == WAIT for op in before):
+            cycles = sum(loop.costs[op] for op in before if op != start)
+            found.append((cycles, start not in loop.added, [op for op in left if op in before]))
     return min(found, key=lambda choice: choice[:2])[-1] if found else []
 
 
-def _lengths(
-    nodes: Sequence[Any], users: dict[Any, list[Any]], costs: dict[Any, float]
-) -> dict[Any, float]:
+def _lengths(users: Sequence[Sequence[int]], costs: Sequence[float]) -> list[float]:
     """The cycles of the longest path from each op to one that no other needs."""
-    found: dict[Any, float] = {}
+    found: dict[int, float] = {}
 
-    def length(op: Any, above: frozenset[Any]) -> float:
+    def length(op: int, above: frozenset[int]) -> float:
         if op in above:
             return math.inf
         if op not in found:
@@ -394,9 +405,7 @@ def _lengths(
             found[op] = costs[op] + max(rest, default=0.0)
         return found[op]
 
-    for op in nodes:
-        length(op, frozenset())
-    return found
+    return [length(op, frozenset()) for op in range(len(users))]
 
 
 # ---- the model

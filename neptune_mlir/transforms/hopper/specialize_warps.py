@@ -466,7 +466,7 @@ def _check_position(value: Any, forall: Any) -> None:
     of tensors that are there when the kernel begins."""
     if not is_inside(value, forall):
         return
-    if isinstance(value.owner, ir.Block):
+    if isinstance(value, ir.BlockArgument):
         parent = value.owner.owner.operation
         if parent != forall and value != parent.regions[0].blocks[0].arguments[0]:
             raise Unshared("a loop carries the position of a load")
