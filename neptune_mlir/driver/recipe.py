@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
 from neptune_mlir.driver.garbage import collected_rarely
 from neptune_mlir.driver.on_demand import LATER, Asked, Coming, Later
-from neptune_mlir.errors import OutOfMemory, Refused
+from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, gpu, image_child
 from neptune_mlir.pipelines.cases import Conditions, blocks_of
@@ -53,6 +53,7 @@ class Recipe:
         self._begun: common.Begun = {}
         self._tiled: dict[bool, Tiled] = {}  # by whether rows are of whole chunks
         self._coming: Coming | None = None
+        self._others: Iterable[Family] | None = None  # the ways for any rows, where they are begun
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -109,6 +110,7 @@ class Recipe:
         defer.forget()
         self._begun.clear()
         self._tiled.clear()
+        self._others = None
         for name in ("_program", "_chunked"):
             self.__dict__.pop(name, None)
 
@@ -147,18 +149,30 @@ class Recipe:
         """The bundle for any call. While the code generator runs, it is found which calls take
         other images, where there may be such."""
         tried: list[Tiled] = []
-        pipeline = pipeline_of(self._target)
 
         def meanwhile(family: Family, plan: Plan) -> None:
             tried.append(self._cases(family, plan, chunks) if cases else Tiled(family, {}, {}))
             settle()
+            if chunks and self._others is None:
+                self._others = self._begun_ways()
             cache.compiler_versions()  # reads all files of this compiler
 
-        found = best(
-            self._of(chunks), pipeline, self._target, self._entry, cases=False, meanwhile=meanwhile
-        )
+        ways = self._ways(chunks) if chunks or self._others is None else self._others
+        found = best(ways, cases=False, meanwhile=meanwhile)
         self._tiled[chunks] = next(tiles for tiles in tried if tiles.family is found.family)
         return found
+
+    def _begun_ways(self) -> Iterable[Family] | None:
+        """The ways for any rows, with the image of the first one begun: it is waited for behind
+        that for rows of whole chunks. None, where something is wrong with it, which is said then.
+        """
+        ways = self._ways(False)
+        try:
+            first = next(ways)
+            first.begin(first.lowering)
+        except NeptuneError:
+            return None
+        return itertools.chain([first], ways)
 
     def _taken(self) -> Best | None:
         """For rows of whole chunks, where the target takes that."""
@@ -173,9 +187,13 @@ class Recipe:
     def _by(self, chunks: bool, way: int) -> Tiled:
         """The program by the way of this number, where another process began the bundle."""
         if chunks not in self._tiled:
-            ways = tiled(self._of(chunks), pipeline_of(self._target), self._target, self._entry)
-            self._tiled[chunks] = Tiled(next(itertools.islice(ways, way, None)), {}, {})
+            family = next(itertools.islice(self._ways(chunks), way, None))
+            self._tiled[chunks] = Tiled(family, {}, {})
         return self._tiled[chunks]
+
+    def _ways(self, chunks: bool) -> Iterator[Family]:
+        program = self._of(chunks)
+        return tiled(program, pipeline_of(self._target), self._target, self._entry)
 
     def _later(self, chunks: bool, calls: Expression) -> list[Later]:
         """The images for some of these calls (None: any)."""

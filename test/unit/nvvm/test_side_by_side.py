@@ -4,6 +4,7 @@ beside that for any call."""
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
@@ -39,6 +40,10 @@ def asked(monkeypatch):
     return found
 
 
+def _same(x):
+    return x
+
+
 def image(tiles):
     return nvvm.begin_tiles(parse(tiles), target="sm_90a", entry=None, facts={})
 
@@ -55,7 +60,10 @@ def test_they_are_the_same(tiles, asked):
 
 def test_what_a_process_cannot_make_is_made_here(monkeypatch, tiles, asked):
     """One that dies, is stopped, or fails, which says nothing of why."""
-    monkeypatch.setattr(child, "forked", lambda *given: child.Ended(b"", "", -6))
+    forked, died = child.forked, child.Ended(b"", "", -6)
+    monkeypatch.setattr(  # (LLVM's process is another one)
+        child, "forked", lambda n, *given: died if n == image_child.NAME else forked(n, *given)
+    )
     with image_child.used():
         begun = image(tiles)
     assert begun.finish().to_bytes() == image(tiles).finish().to_bytes()
@@ -78,6 +86,7 @@ def test_what_a_call_takes_is_begun_before_any_is_waited_for(
     """The last image that serves it, of those whose calls are known before."""
     own, finish = image(tiles).finish(), gpu.Begun.finish
     waited = []
+    monkeypatch.setattr(gpu, "background", lambda work, of=None: functools.partial(_same, work()))
     monkeypatch.setenv("NEPTUNE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(image_child, "make", lambda *given: asked.append(given) or own)
     monkeypatch.setattr(gpu.Begun, "finish", lambda b: waited.append(len(asked)) or finish(b))
