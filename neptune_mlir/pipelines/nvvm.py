@@ -239,7 +239,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
     if chip.warp_groups:
         asynchronous = (
             "hold-references", "lazy-rescaling", "split-matmuls", "run-on-products",
-            "schedule-loops", "pipeline-loops",
+            "schedule-loops", "pipeline-loops", "make-once",
         )  # fmt: skip
         found += map(Step, asynchronous)
     return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]

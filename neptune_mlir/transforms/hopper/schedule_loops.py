@@ -20,7 +20,6 @@ the starts, which wait for tiles and for room at the matrix unit, the arithmetic
 would wait for memory as well. Where programs add a product in memory, orders with that product
 before others and behind them are compared, with what goes through shared memory; before them
 where the model sees no difference, for the next iteration's start does not wait for the sums.
-The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
 script may write itself; `pipeline-loops` does what they say. Loops that carry on with each other's
@@ -46,6 +45,7 @@ from neptune_mlir.analysis.tiles import (
     foralls,
     is_added,
     is_tensor,
+    nested,
     owner,
     read_generic,
     shape_of,
@@ -53,6 +53,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.dialects.attributes import (
     CONSUMERS,
+    HANDED,
     LIKELY,
     ORDER,
     READER,
@@ -60,7 +61,7 @@ from neptune_mlir.dialects.attributes import (
     STAGE,
     TARGET,
 )
-from neptune_mlir.dialects.op_names import ADD_SLICE, GET, PUT, RELEASE, START, WAIT
+from neptune_mlir.dialects.op_names import ADD_SLICE, GET, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.targets.tuned import ALL_LATE
@@ -84,6 +85,8 @@ def schedule_loops(module: Any) -> None:
         for chain in chains_of(forall, _has_products):
             split_gets(chain)
             early, late = bool(tuned(forall, "early", 0)), tuned(forall, "late", ALL_LATE)
+            if any(HANDED.on(op) for loop in chain for op in nested(loop.regions[0].blocks[0])):
+                late = 0  # what one group hands to others lies where it is, in one place
             _schedule_chain(chain, rates, early, late)
             join_gets(chain)
 
@@ -114,41 +117,6 @@ def _schedule_chain(chain: list[Any], rates: Rates, early: bool, most: int) -> N
         for k, op in enumerate(schedule.order):
             STAGE.set(op, schedule.stages.stage[op])
             ORDER.set(op, k)
-    for graph in graphs:
-        _put_late_tiles_last(graph)
-
-
-def _put_late_tiles_last(graph: LoopGraph) -> None:
-    """Have the producer of a loop bring the tiles of late gets behind the others, which are read an
-    iteration before them: else these wait for slots that late matmuls read."""
-    puts: dict[Any, int] = {}  # and the stage of the get
-    for get in (op for op in graph.nodes if op.name == GET):
-        put = _put_of(get, graph.loop)
-        if put is None or READER.on(get):
-            return
-        puts[put] = STAGE.of(get)
-    early = [_place(put) for put, stage in puts.items() if not stage]
-    if not early:
-        return
-    last = next(put for put in puts if _place(put) == max(early))
-    late = [put for put, stage in puts.items() if stage and _place(put) < max(early)]
-    for put in sorted(late, key=_place, reverse=True):
-        put.move_after(last)
-
-
-def _put_of(get: Any, loop: Any) -> Any:
-    """The put that feeds a get; None where loops stand in loops."""
-    uses = [use.owner.operation for use in get.operands[0].uses]
-    loops = list(dict.fromkeys(op.parent for op in uses if op.name == GET))
-    puts = sorted((op for op in uses if op.name == PUT), key=lambda op: _place(op.parent))
-    if len(loops) != len(puts) or any(other.block != loop.block for other in loops):
-        return None
-    return puts[sorted(loops, key=_place).index(loop)]
-
-
-def _place(op: Any) -> int:
-    """Of an op in its block."""
-    return [other.operation for other in op.block.operations].index(op)
 
 
 def _as_written(graph: LoopGraph, rates: Rates) -> float:
