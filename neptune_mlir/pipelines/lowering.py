@@ -152,6 +152,15 @@ class Lowering:
         self.facts["provenance"]["schedule"] = {
             "name": os.path.basename(schedule), "text": library.read(schedule), "knobs": knobs
         }  # fmt: skip
+        self.facts["corrections"] = count(self.module, CORRECT)
+        self.facts["fused"] = count(self.module, STREAM)
+        self.in_chunks = count(self.module, PRIVATE) > 0
+        legal.check_when_asked(self.module, "fused")
+
+    def find_cases(self) -> None:
+        """Which calls may have tile programs of their own, of a fused program that is for any. (A
+        program that is for some has none, and most programs are.)"""
+        schedule = self.facts["schedule"]
         short = (case for case in self.short() if case.condition)
         some = bool(self.way.few or self.way.cut)  # the target has kernels for some calls
         self.cases = (
@@ -180,11 +189,7 @@ class Lowering:
         self.few_sizes = tiles_of(*streams(self.module), few=1) if few and whole else ()
         self.few_tiles = few_tiles(self.module, few) if some and self.alone else ()
         self.visited = visited(self.module) if some and self.alone else None
-        self.facts["corrections"] = count(self.module, CORRECT)
-        self.facts["fused"] = count(self.module, STREAM)
-        self.in_chunks = count(self.module, PRIVATE) > 0
         self.one_chunk = one_chunk(self.module) if self.way.cut else ()
-        legal.check_when_asked(self.module, "fused")
 
     def short(self) -> tuple[Case, ...]:
         """Calls with short streams (`short_streams`) whose tiles are those of this way."""
@@ -297,10 +302,10 @@ class RaisedProgram:
 
     def lowerings(
         self, target: str, ways: Sequence[Way], level: str = "tile", schedule: str = "",
-        merged: bool = False,
+        merged: bool = False, some_calls: bool = False,
     ) -> Iterator[Lowering]:  # fmt: skip
-        """The program at one of COMMON_LEVELS, by each of the ways that takes it (`schedule` and
-        `merged` as of `by`).
+        """The program at one of COMMON_LEVELS, by each of the ways that takes it (`schedule`,
+        `merged` and `some_calls` as of `by`).
 
         Raises:
             UsageError: no such level.
@@ -314,7 +319,7 @@ class RaisedProgram:
                 continue
             if way.applies is not None and not self._applies(way, target, schedule, merged):
                 continue
-            lowering = self.by(target, way, level, schedule or way.schedule, merged)
+            lowering = self.by(target, way, level, schedule or way.schedule, merged, some_calls)
             if level != "tile":
                 yield lowering
                 continue
@@ -394,16 +399,21 @@ class RaisedProgram:
         schedule = case.schedule or base.facts["schedule"]
         bound = [way.bound(schedule, case.knob) for way in ways]
         bound = [way.bound(schedule, knob) if knob else way for way in bound]
-        for made in self.lowerings(target, bound, schedule=case.schedule, merged=case.merged):
+        made_by = self.lowerings(
+            target, bound, schedule=case.schedule, merged=case.merged, some_calls=True
+        )
+        for made in made_by:
             if case.cuts and not made.in_chunks:
                 break  # what is reduced is so short that nothing is streamed
             yield made
 
     def by(
-        self, target: str, way: Way, level: str, schedule: str = "", merged: bool = False
-    ) -> Lowering:
+        self, target: str, way: Way, level: str, schedule: str = "", merged: bool = False,
+        some_calls: bool = False,
+    ) -> Lowering:  # fmt: skip
         """The program at a level by one way, whether or not that takes it; by a shipped schedule
-        of this name, if one is named; `merged`: with two axes of rows as one."""
+        of this name, if one is named; `merged`: with two axes of rows as one; `some_calls`: it is
+        for some alone."""
         if level == "neptune":
             return self._raised.copy()
         rule, chosen, fused = self._begun(target, way, schedule, merged)
@@ -429,6 +439,8 @@ class RaisedProgram:
                 own = {name: value for name, value in own.items() if name in choices}
             values = library.knob_text(library.knob_values(values) | own)
         lowering.to_fused(values)
+        if not some_calls:
+            lowering.find_cases()
         if level == "tile":
             lowering.to_tiles()
         return lowering

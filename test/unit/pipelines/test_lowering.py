@@ -8,7 +8,8 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.errors import UsageError
-from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.transforms.registry import remark
 
@@ -47,6 +48,16 @@ def test_refused_ways_leave_their_reasons():
     assert text == alone
     (more,) = [r for r in facts["remarks"] if r not in without["remarks"]]
     assert more.endswith("remark: too large")
+
+
+def test_programs_for_some_calls_are_not_asked_for_more_of_them(monkeypatch):
+    asked = []
+    find = Lowering.find_cases
+    monkeypatch.setattr(Lowering, "find_cases", lambda self: asked.append(1) or find(self))
+    program = RaisedProgram(TEXT, "attention")
+    base = next(program.lowerings("sm_80", nvvm.ways("sm_80")))
+    assert len(list(program.variants(base, str(base.module), "sm_80"))) > 1
+    assert len(asked) == 1
 
 
 def test_no_such_level():
