@@ -278,9 +278,9 @@ def compile(
 def _recipe(asked: Asked) -> Recipe:
     """How a program is compiled. Only this imports MLIR."""
     if asked.target != "cpu":
-        from neptune_mlir.pipelines import image_child
+        from neptune_mlir.codegen import llvm_child
 
-        image_child.start()  # its imports take as long as ours
+        llvm_child.start()  # its imports take as long as ours
     with collected_rarely():
         from neptune_mlir.driver.recipe import Recipe
 

@@ -23,7 +23,7 @@ from neptune_mlir.driver.garbage import collected_rarely
 from neptune_mlir.driver.on_demand import LATER, Asked, Coming, Later
 from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.ir import bindings
-from neptune_mlir.pipelines import common, gpu, image_child
+from neptune_mlir.pipelines import common, gpu
 from neptune_mlir.pipelines.cases import Conditions, blocks_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.runtime import cache
@@ -205,47 +205,55 @@ class Recipe:
     def _cases(self, family: Family, plan: Plan, chunks: bool) -> Tiled:
         """The cases of a program by one way; `plan`: that for any call. (What
         `RaisedProgram.variants` leaves out is left out, but cases whose calls are known have no
-        tile program yet.)"""
+        tile program yet.) The image of the call that comes is begun."""
         made = Tiled(family, {}, {})
         if not family.lowering.has_variants:
             return made
         conditions, seen, widest = Conditions(plan), {family.tiles}, False
-        for number, case in enumerate(family.program.cases(family.lowering)):
+        cases, guessed = family.program.cases(family.lowering), False
+        for number, case in enumerate(cases):
             if case.is_known:
                 made.conditions[number] = case.condition
-                self._ahead(made, number, chunks)
-            if case.is_known or (widest and case.is_for_portable):
-                continue
-            variant = self._variant(family, number)
-            text = "" if variant is None else str(variant.module)
-            if variant is None or text in seen:
-                continue
-            seen.add(text)
-            widest |= case.merged
-            sketched = gpu.sketch(variant.module, self._target, self._entry)
-            when = conditions.of(replace(case, blocks=blocks_of(variant.module)), sketched)
-            if when is not None:
-                made.conditions[number], made.programs[number] = when, variant
-                self._ahead(made, number, chunks)
+            elif not (widest and case.is_for_portable):
+                variant = self._variant(family, number)
+                text = "" if variant is None else str(variant.module)
+                if variant is None or text in seen:
+                    continue
+                seen.add(text)
+                widest |= case.merged
+                sketched = gpu.sketch(variant.module, self._target, self._entry)
+                when = conditions.of(replace(case, blocks=blocks_of(variant.module)), sketched)
+                if when is not None:
+                    made.conditions[number], made.programs[number] = when, variant
+            behind = [x.condition for x in cases[number + 1 :] if x.is_known]
+            if not guessed and self._next(made, chunks, behind) == number:
+                guessed = True  # few calls have an image of several that is not the first
+                self._begin_case(made, number)
+        last = self._next(made, chunks)
+        if last is not None:
+            self._begin_case(made, last)
         return made
 
-    def _ahead(self, tiles: Tiled, number: int, chunks: bool) -> None:
-        """Begin the image of a case, where the call that comes next takes it. Of several the last
-        one counts: of those behind it only some are known yet."""
-        coming, family = self._coming, tiles.family
-        if coming is None or not image_child.is_worth():
-            return
+    def _next(
+        self, tiles: Tiled, chunks: bool, behind: Sequence[Expression] = ()
+    ) -> int | None:
+        """The case that the call which comes takes, of those so far: the last one. None, where it
+        takes none, or one of those that are known `behind` them."""
+        coming = self._coming
+        if coming is None or any(map(coming.takes, behind)):
+            return None
         if self._chunked is not None and coming.takes(self._chunked[1]) != chunks:
-            return
-        behind = family.program.cases(family.lowering)[number + 1 :]
-        if any(case.is_known and coming.takes(case.condition) for case in behind):
-            return
-        if coming.takes(tiles.conditions[number]):
-            variant = tiles.programs.get(number) or self._variant(family, number)
-            if variant is not None:
-                tiles.programs[number] = variant
-                with image_child.used():
-                    family.begin(variant)
+            return None
+        taken = (n for n, when in reversed(tiles.conditions.items()) if coming.takes(when))
+        return next(taken, None)
+
+    def _begin_case(self, tiles: Tiled, number: int) -> None:
+        """Begin an image, once; what is wrong with it is said when it is asked for."""
+        variant = tiles.programs.get(number) or self._variant(tiles.family, number)
+        if variant is not None:
+            tiles.programs[number] = variant
+            with contextlib.suppress(NeptuneError):
+                tiles.family.begin(variant)
 
     def _variant(self, family: Family, number: int) -> Lowering | None:
         """The tile program of a case, by the first way that suits."""

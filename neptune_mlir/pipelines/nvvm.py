@@ -146,9 +146,8 @@ def begin_tiles(
 ) -> Begun:
     """`compile_tiles`, but for waiting until the code generator and the assembler are done."""
     return gpu.begin_images(
-        module, target, facts, lambda m, name: _begin_one(m, nvidia(name), entry or ""),
-        apart=(__name__, entry),
-    )  # fmt: skip
+        module, target, facts, lambda m, name: _begin_one(m, nvidia(name), entry or "")
+    )
 
 
 def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:

@@ -16,7 +16,7 @@ from neptune_mlir.codegen.nvidia.ptxas import Cubin, Figures
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.family import Family
 from neptune_mlir.driver.kernel import Source
-from neptune_mlir.driver.on_demand import LATER, Asked, OnDemand
+from neptune_mlir.driver.on_demand import LATER, Asked, Coming, OnDemand
 from neptune_mlir.driver.recipe import Recipe
 from neptune_mlir.frontend.notation import Program, sum
 from neptune_mlir.pipelines import gpu, nvvm
@@ -105,16 +105,40 @@ def test_calls_take_the_images_of_the_whole_bundle(name):
         assert len(images.bundle.facts["images"]) < len(whole.facts["images"])
 
 
-def test_both_images_for_any_call_are_begun_before_one_is_waited_for(monkeypatch):
-    """That for rows of whole chunks and the other: it is text while the first one is assembled."""
-    said, begin_tiles, finish = [], nvvm.begin_tiles, gpu.Begun.finish
+@pytest.fixture
+def said(monkeypatch):
+    """The tile programs whose images are begun, and when one is waited for."""
+    found, begin_tiles, finish = [], nvvm.begin_tiles, gpu.Begun.finish
     monkeypatch.setattr(
-        nvvm, "begin_tiles", lambda m, **given: said.append(str(m)) or begin_tiles(m, **given)
+        nvvm, "begin_tiles", lambda m, **given: found.append(str(m)) or begin_tiles(m, **given)
     )
-    monkeypatch.setattr(gpu.Begun, "finish", lambda b: said.append("wait") or finish(b))
+    monkeypatch.setattr(gpu.Begun, "finish", lambda b: found.append("wait") or finish(b))
+    return found
+
+
+def test_both_images_for_any_call_are_begun_before_one_is_waited_for(said):
+    """That for rows of whole chunks and the other: it is text while the first one is assembled."""
     begin("softmax")
     chunked, other, wait, *_ = said
     assert chunked != other and wait == "wait" and "wait" not in (chunked, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "begun"),
+    [
+        ("softmax", [(100, 100)], 3),  # the last of several that serve it
+        ("prefill_causal", HEADS[1], 3),  # one query: one that is for few programs, one in chunks
+    ],
+)
+def test_the_image_of_a_call_that_comes_is_begun_before_one_is_waited_for(
+    name, shapes, begun, said
+):
+    coming = Coming(shapes, [], MULTIPROCESSORS)
+    recipe = Recipe(asked(text_of(name), "<program>"))
+    images = OnDemand.begin(name, lambda: recipe, coming)[0]
+    assert len({*said[: said.index("wait")]}) == begun
+    call(images, shapes)
+    assert len({*said} - {"wait"}) == begun  # it needs nothing else
 
 
 def test_what_was_made_is_kept(monkeypatch):
