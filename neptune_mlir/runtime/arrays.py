@@ -51,8 +51,8 @@ class Behind:
     """The second of two arrays that are one along dimension `dim`, where it begins there, and what
     of both is still on its way: positions from `low` to `high`. The word at address `word` counts
     the lanes of it that have come, or with `step` the positions of all lanes, from the last one
-    down: so many, then the rest. A kernel waits for them `timeout` milliseconds. `last`: see
-    `ArraysInTwo`."""
+    down, so many at once (a power of two). A kernel waits for them `timeout` milliseconds.
+    `last`: see `ArraysInTwo`."""
 
     view: ArrayView
     dim: int

@@ -19,7 +19,7 @@ from neptune_mlir.runtime.drivers.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
 from neptune_mlir.runtime.plan import GPU_NUMBERS
-from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
+from neptune_mlir.runtime.shards.in_two import BEHIND, MOST, OPERAND
 
 PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
@@ -89,8 +89,8 @@ def in_two(array: ArrayView, dim: int) -> list[Any]:
         lanes *= extent
     if found.step:
         steps = [0] * len(steps)
-    row = int(found.step > 0)
-    numbers = (found.begin, found.low, found.high, found.timeout, found.step, row, found.last)
+    row, bits = int(found.step > 0), (found.step or MOST) - 1
+    numbers = (found.begin, found.low, found.high, found.timeout, bits, row, found.last)
     return [ctypes.c_void_p(found.word), *map(ctypes.c_int32, (*numbers, *steps))]
 
 

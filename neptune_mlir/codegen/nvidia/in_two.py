@@ -4,7 +4,7 @@
 The producer of a specialised kernel brings each tile from the array that it lies in: of both there
 are tensor maps. One of the arrays may be on its way from another device when the kernel begins. A
 word in memory counts what of it has come: *lanes* (points of the dimensions in front of that one,
-in order), or positions of all lanes, from the last one down, in two steps. So a loop of the
+in order), or positions of all lanes, from the last one down, in steps. So a loop of the
 producer runs in *stretches*: tiles of one array that come at once. In front of each it waits until
 the word counts all of it, if it has not seen that before (`Counted`); within, a tile costs what
 it does in one array, for what a tile takes beside that is time in which a slot is free. Streams
@@ -12,9 +12,10 @@ that a mask ends run backward (`lower-to-tiles`), to the first array.
 
 The launch passes, of each such argument: where the second array begins along the dimension, the
 address of the word, between which positions it matters, milliseconds after which the kernel ends in
-an error, how many positions the first of two steps has (0: lanes are counted), how much a position
-counts, how many points come longest first (`program_order`), and how much a step along each
-dimension in front counts.
+an error, the bits of a position within a step (all of them where lanes are counted; steps are
+powers of two, for a division costs the producer a tile), how much a position counts, how many
+points come longest first (`program_order`), and how much a step along each dimension in front
+counts.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class InTwo:
     dim: int
     rows: int
     values: Any = None
+    seen: Any = None  # see `Counted`
 
     @staticmethod
     def of(kernel: SpecializedWriter) -> dict[int, InTwo]:
@@ -90,42 +92,43 @@ class InTwo:
 
     def enter(self, kernel: SpecializedWriter, offsets: list[Any]) -> OneArray:
         """The stretch that a tile at `offsets` is of; all of it is there then."""
-        s, (word, begin, low, high, timeout, step, row, _, *lanes) = kernel.s, self.values
+        s, (word, begin, low, high, timeout, bits, row, _, *lanes) = kernel.s, self.values
         at = s.value(offsets[self.dim])
-        low, high, begin, step, row = (s.value(x) for x in (low, high, begin, step, row))
+        low, high, begin, bits, row = (s.value(x) for x in (low, high, begin, bits, row))
         behind = s.less(s.sub(begin, 1), at)
         origin = s.select(behind, begin, s.value(0))
-        cut = s.value(s.sub(high, step))
-        above = s.less(s.sub(cut, 1), at)  # of two steps the first one
-        start = s.value(s.select(above, s.value(s.maximum(origin, cut)), origin))
+        late = s.both(s.less(s.sub(low, 1), at), s.less(at, high))
+        last = s.value(s.sub(high, 1))
+        step = s.op("arith.ori", [s.value(s.sub(last, at)), bits], bits.type)  # its first position
+        start = s.select(late, s.value(s.maximum(origin, s.value(s.sub(last, step)))), origin)
         end = s.select(behind, s.value(MOST), begin)
-        end = s.select(above, end, s.value(s.minimum(s.value(end), cut)))
-        with under(s, s.both(s.less(s.sub(low, 1), at), s.less(at, high))):
-            passed = s.mul(s.sub(s.sub(high, start), 1), row)
+        end = s.select(late, s.value(s.add(s.sub(high, step), bits)), end)
+        with under(s, late):
+            passed = s.mul(s.sub(last, start), row)
             for offset, each in zip(offsets, lanes, strict=False):
                 passed = s.add(passed, s.mul(offset, s.value(each)))
-            hopper.await_count(word, s.value(passed, s.i32), timeout, kernel.counted.address)
+            hopper.await_count(word, s.value(passed, s.i32), timeout, self.seen)
         return OneArray(self.dim, behind, origin, start, s.value(end), at)
 
 
 @dataclass
 class Counted:
-    """What the producer has seen of the word that counts: a word in shared memory, `offset` bytes
-    from the start. A block runs several programs, of several tensors each, and a question to memory
+    """What the producer has seen of the words that count: a word in shared memory for each
+    argument, `offset` bytes from the start. A block runs several programs, and a question to memory
     takes longer than a tile: what has come is asked for once."""
 
     offset: int | None
-    address: Any = None
 
     @staticmethod
     def of(kernel: SpecializedWriter) -> Counted:
-        return Counted(kernel.memory.take(WORD) if kernel.in_two else None)
+        return Counted(kernel.memory.take(WORD * len(kernel.in_two)) if kernel.in_two else None)
 
     def begin(self, kernel: SpecializedWriter) -> None:
         """Nothing has been seen."""
         if self.offset is not None:
-            self.address = kernel.address(self.offset)
-            hopper.forget_seen(self.address)
+            for k, two in enumerate(kernel.in_two.values()):
+                two.seen = kernel.address(self.offset + WORD * k)
+                hopper.forget_seen(two.seen)
 
 
 @dataclass(frozen=True)

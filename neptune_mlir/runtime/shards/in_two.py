@@ -20,6 +20,7 @@ OPERAND = "in_two"
 BEHIND = "map behind"
 UNIT = 16  # bytes that addresses and rows are multiples of
 WORD = 4  # bytes of the word that counts
+MOST = 1 << 30  # positions
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,11 @@ class ArraysInTwo:
     Attributes:
         late: which of them (0, 1) is on its way; None: none.
         word: the address of an i32 in the memory of the device. It says how many lanes of that
-            array have come: points of the dimensions before `dim`, in order.
+            array have come: points of the dimensions before `dim`, in order. (Of other arguments
+            it may be another one.)
         timeout: milliseconds after which a kernel that waits ends in an error.
         step: if not 0, the word says how many positions of all lanes have come, from the last one
-            down: first so many, then all.
+            down, so many at once: a power of two.
         last: how many of the last points of a grid (all its variables but the last one) programs
             of different lengths come longest first of, whatever the point; 0: what the kernel
             finds right (`codegen.nvidia.program_order`).

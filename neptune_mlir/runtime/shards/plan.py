@@ -22,7 +22,7 @@ MET = 2  # parts that such a join has
 TRADE_HEAD, TRADE_WORD = 16, 8  # bytes in front of a program's two slots, and of a word of these
 ALIGNED = 128  # what a number of rows that is chosen is a multiple of
 AT_ONCE = 128  # programs of a kernel that a GPU runs side by side, about
-PARTS = 4  # of data that come in two steps: the last step is one of them
+STEPS = 4  # in which data come to all lanes at once, at most
 LATE = 4  # of so many of its own positions one waits for parts to travel
 
 
@@ -304,10 +304,10 @@ class ShardSchedule:
         return self._together[rank]
 
     def step_at_once(self, rank: int, lanes: int) -> int:
-        """How many positions of all lanes, from the last one down, come first to a device that
-        reduces the other one's data in so many lanes by `together`; then the rest comes. (A step
-        costs as much as copying some megabytes, and the last one is waited for.) 0: they come lane
-        by lane, which is right where the programs of some lanes follow those of others."""
+        """How many positions of all lanes, from the last one down, come at once to a device that
+        reduces the other one's data in so many lanes by `together`: a power of two. (A step costs
+        as much as copying some megabytes, and the last one is waited for.) 0: they come lane by
+        lane, which is right where the programs of some lanes follow those of others."""
         found = self.together(rank)
         if found is None or found.own_first:
             return 0
@@ -315,8 +315,8 @@ class ShardSchedule:
         spans = [c.spans[rows] for c in found.calls if found.has_both(c, columns)]
         programs = lanes * sum(-(-(b - a) // ALIGNED) for a, b in spans)
         length = found.needed[1] - found.needed[0]
-        last = length // PARTS // ALIGNED * ALIGNED
-        return length - last if programs <= AT_ONCE and last else 0
+        step = max(ALIGNED, 1 << (-(-length // STEPS) - 1).bit_length())
+        return step if programs <= AT_ONCE and step < length else 0
 
     def last_lanes(self, rank: int, lanes: int, groups: int, multiprocessors: int) -> int:
         """Of how many of the last lanes a device's programs come longest first by `together`, where

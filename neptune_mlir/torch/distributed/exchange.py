@@ -189,10 +189,7 @@ class CopyExchange:
                     x.record_stream(memory.side)
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
                 if offer.counted:
-                    if step := offer.step(reader):
-                        _send_positions(memory, reader, both, offer.dims, step)
-                    else:
-                        _send_lanes(memory, reader, both, offer.dims)
+                    _send_counted(memory, reader, both, offer.dims, offer.step(reader))
                     continue
                 for to, x in both:
                     _copy(to, x)
@@ -209,11 +206,13 @@ class CopyExchange:
         assert self._memory is not None
         return self._memory.side
 
-    def coming(self, owner: int) -> tuple[list[torch.Tensor], int, int]:
-        """What a process offered, counted, on its way; the address of the word that counts its
-        lanes, and milliseconds in which they have to come."""
+    def coming(self, owner: int) -> tuple[list[torch.Tensor], list[int], int]:
+        """What a process offered, counted, on its way; the addresses of the words that count the
+        lanes of each, and milliseconds in which they have to come."""
         assert self._memory is not None
-        return self._found.pop(owner), self._memory.counter(owner), self._memory.timeout
+        found = self._found.pop(owner)
+        words = [self._memory.counter(owner, k % CHAINS) for k in range(len(found))]
+        return found, words, self._memory.timeout
 
     def done(self) -> None:
         """The copies of what this process offered are part of the call, as a graph that captures it
@@ -229,34 +228,45 @@ def groups_of(lanes: int, size: int) -> int:
     return max(1, min(lanes, GROUPS, size // GROUP))
 
 
-def _send_lanes(
-    memory: _Shared, reader: int, both: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    dims: Sequence[int],
-) -> None:  # fmt: skip
-    """Copy lanes group by group, and let the reader know."""
-    flat = [tuple(t.flatten(0, dim - 1) if dim else t[None] for t in pair)
-            for pair, dim in zip(both, dims, strict=True)]  # fmt: skip
-    lanes = len(flat[0][0])
-    size = sum(x.numel() * x.element_size() for _, x in both)
-    groups = groups_of(lanes, size)
-    cuts = [lanes * g // groups for g in range(groups + 1)]
-    for begin, end in pairwise(cuts):
-        for to, x in flat:
-            _copy(to[begin:end], x[begin:end])
-        memory.count(reader, end)
-
-
-def _send_positions(
+def _send_counted(
     memory: _Shared, reader: int, both: Sequence[tuple[torch.Tensor, torch.Tensor]],
     dims: Sequence[int], step: int,
 ) -> None:  # fmt: skip
-    """Copy positions of all lanes, from the last one down, `step` and then the rest, and let the
-    reader know."""
-    size = both[0][1].shape[dims[0]]
-    for begin, end in ((size - step, size), (0, size - step)):
-        for (to, x), dim in zip(both, dims, strict=True):
-            _copy(to.narrow(dim, begin, end - begin), x.narrow(dim, begin, end - begin))
-        memory.count(reader, size - begin)
+    """Copy lanes group by group, or positions of all of them step by step from the last one down,
+    and let the reader know. Chains of copies, each with some of the tensors, wait for nothing of
+    each other: the link is busy with one while another tells, or begins a copy."""
+    size = sum(x.numel() * x.element_size() for _, x in both)
+    sides = memory.chains(min(CHAINS, len(both)))
+    for chain, side in enumerate(sides):
+        with torch.cuda.stream(side):
+            mine = [*zip(both, dims, strict=True)][chain::CHAINS]
+            for pairs, told in (_steps(mine, step) if step else _lanes(mine, size)):
+                for to, x in pairs:
+                    _copy(to, x)
+                memory.count(reader, told, chain)
+    for side in sides[1:]:
+        sides[0].wait_stream(side)
+
+
+Pairs = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+def _lanes(both: Sequence[tuple[Any, int]], size: int) -> Iterator[tuple[Pairs, int]]:
+    """Groups of lanes, and how many lanes there are with each."""
+    flat = [tuple(t.flatten(0, dim - 1) if dim else t[None] for t in pair) for pair, dim in both]
+    lanes = len(flat[0][0])
+    groups = groups_of(lanes, size)
+    for begin, end in pairwise([lanes * g // groups for g in range(groups + 1)]):
+        yield [(to[begin:end], x[begin:end]) for to, x in flat], end
+
+
+def _steps(both: Sequence[tuple[Any, int]], step: int) -> Iterator[tuple[Pairs, int]]:
+    """Positions of all lanes, and how many there are with each step."""
+    size = both[0][0][1].shape[both[0][1]]
+    for end in range(size, 0, -step):
+        begin = max(0, end - step)
+        yield [(to.narrow(dim, begin, end - begin), x.narrow(dim, begin, end - begin))
+               for (to, x), dim in both], size - begin  # fmt: skip
 
 
 class Gifts(Open, Protocol):
@@ -330,7 +340,8 @@ class CopyGifts:
 
 FAILING = 1000  # milliseconds that an error may take to reach the host
 _FIRST = 1  # channel of signals; torch's barrier has 0
-_COUNTS = 3  # channel of counts
+_COUNTS = 3  # first channel of counts: of each chain, turn by turn
+CHAINS = 2  # of copies that count
 _COUNTED = "ring"  # the use whose calls may count
 GROUP, GROUPS = 1 << 23, 8  # least bytes of lanes that are told at once, and how often at most
 
@@ -363,6 +374,7 @@ class _Shared:
             self._handle = symmetric.rendezvous(self._memory, group)
         self.rank, self.size = group.rank(), group.size()
         self.side = torch.cuda.Stream(device)
+        self._chains = [self.side]
         self._turn, self._counts = 0, False
         self._forgotten: list[tuple[torch.Tensor, int, int]] = []
         self._capture, self._captured = 0, False
@@ -390,8 +402,8 @@ class _Shared:
             return
         pad, others = self._handle.get_signal_pad(self.rank), range(self.size)
         self._write_words([
-            (pad, (_COUNTS + turn) * self.size + source, 0)
-            for turn in (0, 1) for source in others if source != self.rank
+            (pad, (_COUNTS + k) * self.size + source, 0)
+            for k in range(2 * CHAINS) for source in others if source != self.rank
         ])  # fmt: skip
         self.barrier()
         self._met[self._group] = capture
@@ -409,10 +421,19 @@ class _Shared:
         """Set a signal for a process, behind all that is on the current stream."""
         self._write(to, _FIRST + self._turn, 1)
 
-    def count(self, to: int, lanes: int) -> None:
-        """Tell a process how many lanes are there, behind all that is on the current stream."""
+    def chains(self, count: int) -> list[torch.cuda.Stream]:
+        """So many streams for copies, of which the first one is current; the others follow it."""
+        while len(self._chains) < count:
+            self._chains.append(torch.cuda.Stream(self._memory.device))
+        for stream in self._chains[1:count]:
+            stream.wait_stream(self.side)
+        return self._chains[:count]
+
+    def count(self, to: int, lanes: int, chain: int) -> None:
+        """Tell a process how many lanes of a chain are there, behind all that is on the current
+        stream."""
         self._counts = True
-        self._write(to, _COUNTS + self._turn, lanes)
+        self._write(to, _COUNTS + 2 * chain + self._turn, lanes)
 
     def _write(self, to: int, channel: int, value: int) -> None:
         """Write to a word in a process's memory, and before that what is to be forgotten. (Of
@@ -434,20 +455,22 @@ class _Shared:
         for word in words:
             torch.ops.symm_mem.stream_write_value32_(*word)
 
-    def counter(self, source: int) -> int:
-        """The address of the word in which a process counts."""
+    def counter(self, source: int, chain: int) -> int:
+        """The address of the word in which a process counts what comes in a chain."""
         pad = self._handle.get_signal_pad(self.rank)
-        at = (_COUNTS + self._turn) * self.size + source
+        at = (_COUNTS + 2 * chain + self._turn) * self.size + source
         return int(pad.data_ptr() + at * pad.element_size())
 
     def forget(self, source: int) -> None:
-        """Set the word of the turn before to 0 again, in front of what this process tells the
+        """Set the words of the turn before to 0 again, in front of what this process tells the
         others next: it is written in the next turn, by who has read that. (In each call since one
         counted: which call is the one before, a graph does not know.)"""
         if not self._counts or source == self.rank:
             return
-        place = (_COUNTS + 1 - self._turn) * self.size + source
-        self._forgotten.append((self._handle.get_signal_pad(self.rank), place, 0))
+        pad = self._handle.get_signal_pad(self.rank)
+        for chain in range(CHAINS):
+            place = (_COUNTS + 2 * chain + 1 - self._turn) * self.size + source
+            self._forgotten.append((pad, place, 0))
 
     def wait(self, source: int) -> None:
         """Let the current stream wait for a signal, and take it back. The wait is a kernel, which

@@ -32,7 +32,7 @@ class _Coming:
     Attributes:
         dims: of each argument that travels, by name, where it does.
         own, theirs: its tensors, by name.
-        word, timeout, step, last: see `ArraysInTwo`.
+        words: of each, by name; this, timeout, step, last: see `ArraysInTwo`.
     """
 
     found: Together
@@ -40,7 +40,7 @@ class _Coming:
     own: Mapping[str, torch.Tensor]
     theirs: dict[str, torch.Tensor]
     copies: bool
-    word: int = 0
+    words: Mapping[str, int]
     timeout: int = 0
     step: int = 0
     last: int = 0
@@ -59,7 +59,8 @@ class _Coming:
         if not self.copies:
             return torch.cat(pair, dim)
         return ArraysInTwo(
-            pair, dim, int(self.found.own_first), self.word, self.timeout, self.step, self.last
+            pair, dim, int(self.found.own_first), self.words[name], self.timeout, self.step,
+            self.last,
         )
 
 
@@ -117,14 +118,15 @@ class TogetherCall:
         """What travels, which an exchange has begun to bring."""
         dims = {a.name: (a.axes or ()).index(self.traveling) for a in self.moving}
         if isinstance(exchange, CopyExchange):
-            got, word, timeout = exchange.coming(1 - self.rank)
+            got, words, timeout = exchange.coming(1 - self.rank)
         else:
-            got, word, timeout = exchange.get(1 - self.rank), 0, 0
+            got, words, timeout = exchange.get(1 - self.rank), [0] * len(dims), 0
         start, end = found.needed
         theirs = {name: x.narrow(dim, start, end - start)
                   for (name, dim), x in zip(dims.items(), got, strict=True)}  # fmt: skip
         own = {name: self.call.arguments[name] for name in dims}
-        made = _Coming(found, dims, own, theirs, self.call.copies, word, timeout)
+        told = dict(zip(dims, words, strict=True))
+        made = _Coming(found, dims, own, theirs, self.call.copies, told, timeout)
         made.step = self.step_at_once(self.rank)
         made.last = 0 if made.step else self._last_lanes(list(theirs.values()))
         return made
@@ -135,7 +137,7 @@ class TogetherCall:
         return {tuple(x[: x.index(self.traveling)]) for x in axes}
 
     def step_at_once(self, reader: int) -> int:
-        """How many positions of all lanes a process gets first; 0: it gets lanes."""
+        """How many positions of all lanes a process gets at once; 0: it gets lanes."""
         return self.schedule.step_at_once(reader, self.lanes)
 
     def _last_lanes(self, coming: Sequence[torch.Tensor]) -> int:

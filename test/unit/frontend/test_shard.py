@@ -359,10 +359,11 @@ def test_data_come_to_all_lanes_at_once_where_all_run_at_once():
         layout = ShardLayout.zigzag(size, 2) if options else ShardLayout.even(size, 2)
         return ShardSchedule(plan, {"i": layout, "j": layout}).step_at_once(rank, lanes)
 
-    assert rows(4096, 16, causal=True) == 1536  # 8 tiles of rows wait, of 16 lanes
-    assert rows(4096, 8, 1, causal=True) == 768
+    assert rows(4096, 16, causal=True) == 512  # 8 tiles of rows wait, of 16 lanes
+    assert rows(4096, 8, 1, causal=True) == 256
+    assert rows(2560, 16, causal=True) == 512  # a power of two: steps of 512, 512 and 256
     assert rows(4096, 17, causal=True) == rows(4096, 16, 1, causal=True) == 0  # some come later
-    assert rows(256, 1, causal=True) == 0  # what comes has no four parts of whole tiles
+    assert rows(256, 1, causal=True) == 0  # what comes is one tile
     assert rows(4096, 1) == 0  # kernels that run forward
 
 

@@ -20,7 +20,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.gpu_arrays import DeviceArray
 from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
-from neptune_mlir.runtime.shards.in_two import ArraysInTwo
+from neptune_mlir.runtime.shards.in_two import MOST, ArraysInTwo
 from support.chips.fake_drivers import FakeGpu
 from support.chips.fake_gpu import FakeArray, FakeTensor, aligned, fake_torch, memory
 
@@ -341,7 +341,7 @@ def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
     assert len(checks) == 2  # for what is late counts
     assert found == [values(GpuExecutable(bundle, made.driver), *g) for g in given]
     assert [row[1:9] for row in found[:2]] == [
-        [4, 4, 0, 4, 900, 0, 0, 5], [8, 4, 4, 7, 900, 0, 0, 5]
+        [4, 4, 0, 4, 900, MOST - 1, 0, 5], [8, 4, 4, 7, 900, MOST - 1, 0, 5]
     ]  # fmt: skip
     assert len({row[-1] for row in found}) == 4
     with pytest.raises(ArgumentError, match="no kernel for this device takes"):

@@ -473,15 +473,16 @@ def counting(group, seen):
             if not counted:
                 got = around.get(owner)
             else:
-                got, address, _ = around.coming(owner)
+                got, words, _ = around.coming(owner)
                 pad = around._memory._handle.get_signal_pad(rank)
-                place = (address - pad.data_ptr()) // pad.element_size()
-                count = 0
-                while count < (2 if rows else lanes):
-                    count = group.of.next_value(pad, place, count)
-                    lane, first = (lanes, 3 - count) if rows else (count, 1)
-                    there = [x.flatten(0, 1)[:lane, first:3] == 10.0 * call + owner for x in got]
-                    seen.append(all(bool(x.all()) for x in there))
+                for x, address in zip(got, words, strict=True):  # each counts for itself
+                    place, count = (address - pad.data_ptr()) // pad.element_size(), 0
+                    while count < (2 if rows else lanes):
+                        count = group.of.next_value(pad, place, count)
+                        lane, first = (lanes, 3 - count) if rows else (count, 1)
+                        there = x.flatten(0, 1)[:lane, first:3] == 10.0 * call + owner
+                        seen.append(bool(there.all()))
+                seen.append(len({*words}) == 2)
             time.sleep(group.late)
             seen.append(all(torch.equal(x[:, :, 1:3], y[:, :, 1:3])
                             for x, y in zip(got, values(owner), strict=True)))  # fmt: skip
