@@ -12,11 +12,14 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neptune_mlir.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from neptune_mlir.runtime.shards.gift import Gift
 
 # MLIR element type -> NumPy type that holds it
 _STORAGE = {
@@ -51,8 +54,8 @@ class Behind:
     """The second of two arrays that are one along dimension `dim`, where it begins there, and what
     of both is still on its way: positions from `low` to `high`. The word at address `word` counts
     the lanes of it that have come, or with `step` the positions of all lanes, from the last one
-    down: so many, then the rest. A kernel waits for them `timeout` milliseconds. `last`: see
-    `ArraysInTwo`."""
+    down: so many, then the rest. A kernel waits for them `timeout` milliseconds. `last`,
+    `gift`: see `ArraysInTwo`."""
 
     view: ArrayView
     dim: int
@@ -63,6 +66,7 @@ class Behind:
     timeout: int = 0
     step: int = 0
     last: int = 0
+    gift: Gift | None = None
 
 
 @dataclass(frozen=True)

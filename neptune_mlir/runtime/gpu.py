@@ -158,7 +158,7 @@ class GpuExecutable:
         for value in given:
             if type(value) is ArraysInTwo:
                 second = glance(value.arrays[1])
-                if second is None or second[1] is None:
+                if second is None or second[1] is None or value.gift:  # (it has addresses, too)
                     return None, addresses
                 key.append(
                     (second[0], value.dim, value.late, value.timeout, value.step, value.last)

@@ -37,6 +37,7 @@ from neptune_mlir.runtime.libraries import Library
 from neptune_mlir.runtime.loader import compile_text, has_compiler
 from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
 from neptune_mlir.runtime.parameters import in_memory, in_two, map_shape
+from neptune_mlir.runtime.shards.gift import GIFT
 from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, UNIT, WORD
 
 _ENTERING = 1 << 32  # added to an error of the driver that came before the first launch
@@ -270,7 +271,7 @@ class CallAgain:
                     values[at] = ctypes.c_void_p()
                     word = ctypes.addressof(values[at]), self._behind(place) + 1, 0
                     rows["pointer"].append(word)
-            elif operand[0] != "value":
+            elif operand[0] not in ("value", GIFT):
                 is_map = operand[0] in ("map", BEHIND)
                 place = (operand[1], operand[2]) if is_map else (operand[0], operand[1])
                 array, base = bound.arrays[place], self._base(place)

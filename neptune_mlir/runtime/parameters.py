@@ -19,6 +19,7 @@ from neptune_mlir.runtime.drivers.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
 from neptune_mlir.runtime.plan import GPU_NUMBERS
+from neptune_mlir.runtime.shards.gift import GIFT, Gift, record
 from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
 
 PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
@@ -63,6 +64,8 @@ def parameters(
             kind, k, *box = operand[1:]
             array = in_memory(arrays[kind, k], operand[0])
             made.append(tensor_map(driver, array, *box, context=context))
+        elif operand[0] == GIFT:
+            made.append(record(next(filter(None, map(_gift, arrays.values())), None)))
         elif operand[0] == OPERAND:
             made += in_two(arrays[operand[1], operand[2]], operand[3])
         else:
@@ -77,6 +80,10 @@ def in_memory(array: ArrayView, operand: str) -> ArrayView:
     if operand == BEHIND and array.behind is not None:
         return array.behind.view
     return array.first()
+
+
+def _gift(array: ArrayView) -> Gift | None:
+    return array.behind.gift if array.behind else None
 
 
 def in_two(array: ArrayView, dim: int) -> list[Any]:

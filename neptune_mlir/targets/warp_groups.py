@@ -15,6 +15,8 @@ ATOM = 1024  # bytes after which the swizzle repeats
 # registers a thread of the producer and of the consumers, by how many consumer groups a block has,
 # and how many blocks a multiprocessor
 REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (40, 216)}
+# the same where warps of the producer's group send data to another device
+GIVING = {(1, 1): (56, 256), (2, 1): (56, 224), (1, 2): (56, 200)}
 # registers of a thread of the consumers that products may have, by how many groups there are
 PRODUCT_REGISTERS = {1: 216, 2: 216, 3: 128}
 BESIDE_PRODUCTS = 24  # of these, for functions or two masks, where scores are live for long

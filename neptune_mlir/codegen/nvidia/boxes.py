@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.runtime.shards.gift import GIFT
 from neptune_mlir.targets.warp_groups import PANEL
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Boxes:
     def __init__(self, kernel: SpecializedWriter):
         self.kernel = kernel
         self.maps: dict[Box, Any] = {}
+        self.gift: Any = None
 
     def copies(
         self, tile: BoxTile, kind: Any, together: bool, behind: Any = None
@@ -125,19 +127,26 @@ class Boxes:
             for tensor_map in self.maps.values():
                 hopper.fetch_map(tensor_map)
 
+    def take_gift(self) -> Any:
+        """The address of a record behind the maps that kernels have made by now (`in_two`)."""
+        kind = ir.Type.parse("!llvm.ptr")
+        self.gift = self.kernel.entry.add_argument(kind, self.kernel.forall.location)
+        return self.kernel.s.op("llvm.ptrtoint", [self.gift], self.kernel.s.i64)
+
     def operands(self, places: Sequence[Any]) -> list[list[Any]]:
         """The tensor maps as operands of a launch; `places` of all tensors."""
-        return [
+        maps = [
             ["map behind" if b.behind else "map", *places[b.tensor], b.down, b.rows, b.columns,
              *([] if b.panel == PANEL and not b.rounds else [b.panel]),
              *([1] if b.rounds else [])]
             for b in self.maps
         ]  # fmt: skip
+        return maps if self.gift is None else [*maps, [GIFT]]
 
     def pass_maps(self, function: Any, types: Sequence[Any]) -> None:
         """Tensor maps are arguments behind the others (`types`), in parameter space, where the copy
         engine reads them."""
-        maps = list(self.maps.values())
+        maps = [*self.maps.values(), *([] if self.gift is None else [self.gift])]
         everything = ir.FunctionType.get([*types, *(m.type for m in maps)], [])
         function.attributes["function_type"] = ir.TypeAttr.get(everything)
         plain = ir.DictAttr.get({})

@@ -48,8 +48,7 @@ def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | SideBySide | 
     if not (kernel.resident or kernel.blocks > 1) or len(kernel.bounds) < 2:
         return None
     *_, other, last = list(kernel.body.arguments)[: len(kernel.bounds)]
-    loops = [op.operation for op in kernel.producer.operations if op.operation.name == "scf.for"]
-    if any(depends_on(v, last, kernel.forall) for loop in loops for v in list(loop.operands)[:2]):
+    if lengths_differ(kernel):
         return LongestFirst(kernel, runs_upwards(kernel.forall, last) and not kernel.in_two)
     loads = [
         [any(depends_on(v, variable, kernel.forall) for v in offsets if not isinstance(v, int))
@@ -57,6 +56,15 @@ def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | SideBySide | 
         for offsets in streamed_offsets(kernel.forall, kernel.producer)
     ]  # fmt: skip
     return Panels(kernel) if [True, False] in loads and [False, True] in loads else None
+
+
+def lengths_differ(kernel: SpecializedWriter) -> bool:
+    """Whether a loop of a program is as long as the last variable of the grid says."""
+    last = list(kernel.body.arguments)[len(kernel.bounds) - 1]
+    loops = [op.operation for op in kernel.producer.operations if op.operation.name == "scf.for"]
+    return any(
+        depends_on(v, last, kernel.forall) for loop in loops for v in list(loop.operands)[:2]
+    )
 
 
 class _Places:
@@ -105,6 +113,10 @@ class LongestFirst(_Places):
         for two in list(kernel.in_two.values())[:1]:
             told = s.value(two.last)
             wanted = s.select(s.less(0, told), told, s.value(wanted))
+        told = s.value(0) if not kernel.in_two else told
+        self.first = s.less(told, 0)  # the points of the variable before come one after the other
+        self.pieces = kernel.bounds[-2]
+        self.points = s.value(s.op("arith.divui", [count, self.pieces], s.index))
         self.last = s.value(s.minimum(wanted, count))  # points of the other variables
         self.before = s.value(s.sub(count, self.last))
 
@@ -119,6 +131,11 @@ class LongestFirst(_Places):
         early = s.less(point, self.before)
         row = s.select(early, inside, shift)
         point = s.select(early, point, s.value(s.add(self.before, late)))
+        whole = s.value(s.mul(rows, self.points))
+        piece, rest = (s.op(f"arith.{op}", [number, whole], s.index) for op in ("divui", "remui"))
+        row = s.select(self.first, s.op("arith.divui", [rest, self.points], s.index), row)
+        other = s.value(s.mul(s.op("arith.remui", [rest, self.points], s.index), self.pieces))
+        point = s.select(self.first, s.value(s.add(other, piece)), point)
         return s.value(row if self.upwards else s.sub(s.sub(rows, 1), row)), point
 
 

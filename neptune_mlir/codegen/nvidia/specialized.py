@@ -40,6 +40,7 @@ from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProducts, LeftFactor
 from neptune_mlir.codegen.nvidia.in_two import Counted, InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
+from neptune_mlir.codegen.nvidia.links.send import give, gives
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
@@ -147,7 +148,7 @@ class SpecializedWriter(KernelWriter):
         self.compute.in_turn = True  # accumulators leave few registers for what follows them
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
-        self.order = order_of(self)
+        self.order, self.gives = order_of(self), gives(self)
         self.program_position(block)
         self._place_rings()
         if self.resident:
@@ -165,7 +166,8 @@ class SpecializedWriter(KernelWriter):
     def _roles(self) -> None:
         """The branch of the consumers, and that of the producer."""
         s = self.s
-        producing, consuming = warp_groups.REGISTERS[self.groups, self.blocks]
+        table = warp_groups.GIVING if self.gives else warp_groups.REGISTERS
+        producing, consuming = table[self.groups, self.blocks]
         uniform = self.uniform(s.value(self.threads.warp, s.i32))
         warp = s.op("arith.index_cast", [uniform], s.index)
         role = scf.IfOp(s.less(warp, self.warps), has_else=True)
@@ -192,6 +194,8 @@ class SpecializedWriter(KernelWriter):
                 producer = (EarlyProducer if self.waits_late else Producer)(self)
                 self.counted.begin(self)
                 self._programs(lambda: producer.write_program(self.producer), producing=True)
+            if self.gives:
+                give(self, warp)
             scf.YieldOp([])
 
     def wait_at_start(self) -> None:

@@ -24,6 +24,7 @@ from neptune_mlir.frontend.program import Output, Program, ReductionStep, Tensor
 from neptune_mlir.frontend.shard.joins import CarriedBuilder, JoinBuilder, needed_of
 from neptune_mlir.frontend.shard.partials import Partials, RunningPart, partials_over, reading
 from neptune_mlir.frontend.shard.positions import axis_numbers, localized
+from neptune_mlir.frontend.shard.stacked import stacked
 from neptune_mlir.runtime.shards.plan import ShardPosition
 
 
@@ -72,6 +73,11 @@ class ShardSplit:
         """The results of the program that need no other device."""
         joined = {o.name for found in self.results.values() for o in found}
         return [o for o in self.whole.outputs if o.name not in joined]
+
+    @cached_property
+    def stacked(self) -> Program | None:
+        """`whole` on several pieces of the first axis at once (`stacked.stacked`), if it can be."""
+        return stacked(self)
 
     def axes_of(self, name: str) -> tuple[str, ...]:
         """The axes of an input, a part or a result."""

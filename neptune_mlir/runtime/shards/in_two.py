@@ -15,6 +15,7 @@ from typing import Any
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, Behind, storage_dtype
 from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.runtime.shards.gift import GIFT, Gift
 
 OPERAND = "in_two"
 BEHIND = "map behind"
@@ -36,6 +37,7 @@ class ArraysInTwo:
         last: how many of the last points of a grid (all its variables but the last one) programs
             of different lengths come longest first of, whatever the point; 0: what the kernel
             finds right (`codegen.nvidia.program_order`).
+        gift: what the kernel sends to the other device while it runs, of all its arguments.
     """
 
     arrays: tuple[Any, Any]
@@ -45,6 +47,7 @@ class ArraysInTwo:
     timeout: int = 0
     step: int = 0
     last: int = 0
+    gift: Gift | None = None
 
     def view(self, first: ArrayView, second: ArrayView, name: str) -> ArrayView:
         """Both as one. Raises ArgumentError where they do not fit."""
@@ -61,8 +64,9 @@ class ArraysInTwo:
             0 if self.late is None else 1 + self.late
         ]
         behind = Behind(
-            second, self.dim, begin, low, high, self.word, self.timeout, self.step, self.last
-        )
+            second, self.dim, begin, low, high, self.word, self.timeout, self.step, self.last,
+            self.gift,
+        )  # fmt: skip
         return replace(first, shape=tuple(one), behind=behind)
 
 
@@ -87,6 +91,13 @@ def takes(plan: Plan, views: Sequence[ArrayView | None]) -> bool:
             if not rows or view.behind.begin % rows[0]:
                 return False
     return True
+
+
+def can_give(plan: Plan) -> bool:
+    """Whether kernels of a plan that take arguments in two arrays can send; those that take none
+    are not asked to."""
+    names = [{o[0] for o in launch.operands} for launch in plan.launches]
+    return all(GIFT in x for x in names if OPERAND in x)
 
 
 def can_take(plan: Plan, numbers: Sequence[int], rows: int) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
+from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, Seen, ShardLayout
 from neptune_mlir.runtime.shards.order import LeftOver, Queue, last_lanes, left_over, tiles
 
 START, SIZE = "start", "size"
@@ -182,6 +182,16 @@ class Together:
 
 
 @dataclass(frozen=True)
+class Stack:
+    """Runs of as many rows each, as one: of each the start of its rows as it is told, and the first
+    column that it sees, of those of both devices one behind the other."""
+
+    length: int
+    starts: tuple[int, ...]
+    lows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Stretch:
     """Positions whose parts are joined together: `count` slots, of which some saw nothing."""
 
@@ -317,6 +327,30 @@ class ShardSchedule:
         length = found.needed[1] - found.needed[0]
         last = length // PARTS // ALIGNED * ALIGNED
         return length - last if programs <= AT_ONCE and last else 0
+
+    def stack(self, rank: int) -> Stack | None:
+        """The runs of a device by `together` as one, in which each run's pieces are a point of the
+        first axis; None: it has one, or they differ in more than starts."""
+        found = self.together(rank)
+        if found is None or len(found.calls) < 2:
+            return None
+        rows, columns = self.plan.axes
+        calls = sorted(found.calls, key=lambda c: c.spans[rows])
+        lengths = {b - a for a, b in (c.spans[rows] for c in calls)}
+        if len(lengths) > 1 or any(f.starts.get(rows, 0) + f.starts.get(columns, 0)
+                                   for f in self.plan.masks.forms):  # fmt: skip
+            return None
+        length, starts, lows = lengths.pop(), [], []
+        total = self.layouts[columns].lengths[rank] + found.needed[1] - found.needed[0]
+        for call in calls:
+            low, high = call.spans[columns]
+            starts.append(call.starts[rows] + low - call.starts[columns])
+            lows.append(low)
+            behind = {rows: length, columns: total - high}, {rows: starts[-1], columns: high}
+            if self.plan.masks.seen(*behind, self.sizes) is not Seen.NONE:
+                return None
+        aligned = not any(n % ALIGNED for n in (length, *lows))
+        return Stack(length, tuple(starts), tuple(lows)) if aligned else None
 
     def last_lanes(self, rank: int, lanes: int, groups: int, multiprocessors: int) -> int:
         """Of how many of the last lanes a device's programs come longest first by `together`, where

@@ -9,6 +9,7 @@ those of another one, in the order of `ShardSchedule.owners`, while the next are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import torch.distributed as dist
 from neptune_mlir.errors import PeerError
 from neptune_mlir.runtime.drivers.cuda import CudaDriver
 from neptune_mlir.runtime.drivers.makers import driver
+from neptune_mlir.runtime.shards.gift import Gift
 
 Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
 # of what a reader needs of an owner's tensors: positions along a dimension of each
@@ -33,7 +35,8 @@ class Offer:
     `dims`. `counted`: kernels begin before all has come; so lanes go one group after the other (of
     all tensors those points of the dimensions in front of that one), and a word in the reader's
     memory says how many have come. To a reader that `step` has a number for, positions of all lanes
-    go, from the last one down: so many, then the rest."""
+    go, from the last one down: so many, then the rest; where `given`, a kernel of this process
+    sends them (`CopyExchange.gift`)."""
 
     tensors: Sequence[torch.Tensor]
     dims: Sequence[int]
@@ -41,6 +44,7 @@ class Offer:
     needed: Needed
     counted: bool = False
     step: Callable[[int], int] = lambda reader: 0
+    given: bool = False
 
 
 class Open(Protocol):
@@ -162,6 +166,8 @@ class CopyExchange:
         self.rank, self.size = group.rank(), group.size()
         self._memory: _Shared | None = None
         self._found: dict[int, list[torch.Tensor]] = {}
+        self.gift: Gift | None = None  # what a kernel is to send
+        self._given: list[torch.Tensor] = []  # which it reads
 
     def start(self, offer: Offer) -> None:
         given, shapes = [x.contiguous() for x in offer.tensors], offer.shapes
@@ -190,7 +196,9 @@ class CopyExchange:
                 self._found[owner] = list(_views(slot(self.rank, owner), shapes(owner)))
                 if offer.counted:
                     if step := offer.step(reader):
-                        _send_positions(memory, reader, both, offer.dims, step)
+                        self.gift, self._given = memory.gift(reader, both, offer, step), given
+                        if self.gift is None:
+                            _send_positions(memory, reader, both, offer.dims, step)
                     else:
                         _send_lanes(memory, reader, both, offer.dims)
                     continue
@@ -332,6 +340,7 @@ FAILING = 1000  # milliseconds that an error may take to reach the host
 _FIRST = 1  # channel of signals; torch's barrier has 0
 _COUNTS = 3  # channel of counts
 _COUNTED = "ring"  # the use whose calls may count
+STEPS = 2  # in which positions go
 GROUP, GROUPS = 1 << 23, 8  # least bytes of lanes that are told at once, and how often at most
 
 
@@ -365,6 +374,7 @@ class _Shared:
         self.side = torch.cuda.Stream(device)
         self._turn, self._counts = 0, False
         self._forgotten: list[tuple[torch.Tensor, int, int]] = []
+        self._ended = torch.zeros(2 * STEPS, dtype=torch.int32, device=device)  # of gifts, by turn
         self._capture, self._captured = 0, False
         self.timeout = timeout_of(group, device)
 
@@ -414,6 +424,31 @@ class _Shared:
         self._counts = True
         self._write(to, _COUNTS + self._turn, lanes)
 
+    def gift(
+        self, to: int, both: Sequence[tuple[torch.Tensor, torch.Tensor]], offer: Offer, step: int
+    ) -> Gift | None:
+        """What a kernel has to know that sends positions of this turn to the other process of two
+        and says how many are there; None where it cannot."""
+        kinds = {(there.stride(), x.stride(), x.shape, x.dtype) for there, x in both}
+        if not offer.given or self.size > 2 or len(kinds) > 1 or len({*offer.dims}) > 1:
+            return None
+        (there, x), dim = both[0], offer.dims[0]
+        if dim == 0 or not all(_has_lanes(y, dim) for y in (there, x)):
+            return None
+        size, row = x.element_size(), math.prod(x.shape[dim + 1 :]) * x.element_size()
+        place = (_COUNTS + self._turn) * self.size + self.rank
+        forgotten = [_address(pad, at) for pad, at, _ in self._forgotten]
+        made = Gift(
+            tuple((x.data_ptr(), there.data_ptr()) for there, x in both),
+            math.prod(x.shape[:dim]), x.stride(dim - 1) * size, there.stride(dim - 1) * size,
+            x.shape[dim], row, step, _address(self._handle.get_signal_pad(to), place),
+            _address(self._ended, self._turn * STEPS), *forgotten,
+        )  # fmt: skip
+        if not made.is_possible():
+            return None
+        self._counts, self._forgotten = True, []
+        return made
+
     def _write(self, to: int, channel: int, value: int) -> None:
         """Write to a word in a process's memory, and before that what is to be forgotten. (Of
         words one by one, each takes 2.5 us of a stream.)"""
@@ -427,7 +462,7 @@ class _Shared:
             cuda = driver(CudaDriver)
             assert isinstance(cuda, CudaDriver)
             cuda.write_words(
-                [(pad.data_ptr() + at * pad.element_size(), x) for pad, at, x in words],
+                [(_address(pad, at), x) for pad, at, x in words],
                 stream.device_index, stream.cuda_stream,
             )  # fmt: skip
             return
@@ -437,8 +472,7 @@ class _Shared:
     def counter(self, source: int) -> int:
         """The address of the word in which a process counts."""
         pad = self._handle.get_signal_pad(self.rank)
-        at = (_COUNTS + self._turn) * self.size + source
-        return int(pad.data_ptr() + at * pad.element_size())
+        return _address(pad, (_COUNTS + self._turn) * self.size + source)
 
     def forget(self, source: int) -> None:
         """Set the word of the turn before to 0 again, in front of what this process tells the
@@ -454,6 +488,19 @@ class _Shared:
         ends in an error within the group's time-out."""
         channel = _FIRST + self._turn
         self._handle.wait_signal(source, channel=channel, timeout_ms=self.timeout)
+
+
+def _address(words: torch.Tensor, at: int) -> int:
+    """Of a word."""
+    return int(words.data_ptr() + at * words.element_size())
+
+
+def _has_lanes(x: torch.Tensor, dim: int) -> bool:
+    """Whether points of the dimensions before `dim` lie one as far from the next as another, and
+    what is behind one lies together."""
+    front = all(x.stride(d) == x.stride(d + 1) * x.shape[d + 1] or x.shape[d] == 1
+                for d in range(dim - 1))  # fmt: skip
+    return front and x[(0,) * dim].is_contiguous()
 
 
 def timeout_of(group: dist.ProcessGroup, device: torch.device) -> int:

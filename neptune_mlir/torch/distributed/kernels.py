@@ -19,7 +19,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan, evaluate
 from neptune_mlir.runtime.shards import ShardPlan
 from neptune_mlir.runtime.shards.common import adding, in_turns, zeroed
-from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_give, can_take
 from neptune_mlir.runtime.shards.plan import ALIGNED, MEETING, MET, ShardArray
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ class ShardKernels:
             if kind in ("join", "meet"):
                 axis, _, count = rest.rpartition(" ")
                 return whole(split.join(axis, int(count), kind == "meet"))
+            if kind == "stacked":
+                if split.stacked is None:
+                    raise ToolError(f"the pieces of '{split.program.name}' are no points")
+                return whole(split.stacked)
             if kind in ("carry", "finish"):
                 return whole(split.carried(rest, kind == "finish"))
             return whole(split.whole if kind == "whole" else split.local)
@@ -77,11 +81,35 @@ class ShardKernels:
     @functools.cached_property
     def takes_two(self) -> bool:
         """Whether `whole` takes what travels as two arrays one behind the other."""
+        return self._takes_two(self.whole)
+
+    def _takes_two(self, kernel: Kernel) -> bool:
         traveling = self.plan.axes[-1]
         places = [n for n, a in enumerate(self.plan.arguments) if traveling in (a.axes or ())]
+        images = kernel.bundle.facts.get("images", ())
+        plans = [kernel.bundle.plan_of(i) for i in images if "when" not in i]
+        return any(can_take(plan, places, ALIGNED) for plan in plans)
+
+    @functools.cached_property
+    def stacked(self) -> Kernel | None:
+        """`whole` on several pieces at once: its arguments are those of `frontend.shard.stacked`.
+        None: there is none."""
+        try:
+            return self._kernel("stacked")
+        except ToolError:
+            return None
+
+    @functools.cached_property
+    def stacked_takes_two(self) -> bool:
+        """Whether that takes what travels as two arrays."""
+        return self.stacked is not None and self._takes_two(self.stacked)
+
+    @functools.cached_property
+    def gives(self) -> bool:
+        """Whether `whole` can send to the other device while it runs."""
         bundle = self.whole.bundle
-        images = bundle.facts.get("images", ())
-        return any(can_take(bundle.plan_of(i), places, ALIGNED) for i in images if "when" not in i)
+        plans = [bundle.plan_of(x) for x in bundle.facts.get("images", ())]
+        return bool(plans) and all(map(can_give, plans))
 
     @functools.cached_property
     def rows(self) -> int:
@@ -183,6 +211,7 @@ class ShardKernels:
         names = ["local", "whole", *(f"join {axis} {count}" for axis, count in joins)]
         names += [f"meet {j[0]} {j[1]}" for j in joins if self.meeting(*j)]
         if self.plan.carries:
+            names += ["stacked"] if self.stacked is not None else []
             names += [f"{kind} {self.plan.axes[-1]}" for kind in ("carry", "finish")]
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
             file.writestr(_PLAN, self.plan.to_json())

@@ -25,6 +25,7 @@ from neptune_mlir.runtime.shards.plan import (
     ShardArray,
     ShardPart,
     ShardSchedule,
+    Stack,
     Stretch,
 )
 from neptune_mlir.torch.distributed.beside import Beside
@@ -91,6 +92,7 @@ class ShardedKernel:
         self.layouts, self.form = layouts, form
         self._schedules: dict[Any, ShardSchedule] = {}
         self.beside = functools.cache(Beside)
+        self.told = functools.cache(_told)
 
     def __call__(self, *arguments: Any, layouts: Mapping[str, ShardLayout] | None = None) -> Any:
         """This process's pieces of the results.
@@ -133,6 +135,12 @@ class ShardedKernel:
             all_gather(every.view(-1), mine, self.group)
         lengths = every.T.tolist()
         return {a: ShardLayout.contiguous(n) for a, n in zip(self.plan.axes, lengths, strict=True)}
+
+
+def _told(stack: Stack, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a run of several pieces is told of them (`frontend.shard.stacked`)."""
+    both = torch.tensor([stack.starts, stack.lows], device=device)
+    return both[0], both[1]
 
 
 class ShardCall:
@@ -259,8 +267,9 @@ class ShardCall:
         return [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
 
     def exchange(
-        self, counted: bool = False, step: Callable[[int], int] = lambda reader: 0
-    ) -> Exchange:
+        self, counted: bool = False, step: Callable[[int], int] = lambda reader: 0,
+        given: bool = False,
+    ) -> Exchange:  # fmt: skip
         """What brings them, which are on their way then (see `Offer`)."""
         moving = self._moving
         exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
@@ -273,7 +282,7 @@ class ShardCall:
         exchange.start(Offer(
             [self.arguments[a.name] for a in moving],
             [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
-            counted, step,
+            counted, step, given,
         ))  # fmt: skip
         return exchange
 

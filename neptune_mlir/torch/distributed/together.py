@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neptune_mlir.runtime.shards.gift import Gift
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo
 from neptune_mlir.runtime.shards.layout import Piece
 from neptune_mlir.runtime.shards.order import LeftOver
-from neptune_mlir.runtime.shards.plan import Together
+from neptune_mlir.runtime.shards.plan import SIZE, Stack, Together
 from neptune_mlir.torch.distributed.exchange import CopyExchange, groups_of
 from neptune_mlir.torch.distributed.kernels import call
 from neptune_mlir.torch.distributed.pieces import DTYPES, narrow, side_by_side
@@ -32,7 +33,7 @@ class _Coming:
     Attributes:
         dims: of each argument that travels, by name, where it does.
         own, theirs: its tensors, by name.
-        word, timeout, step, last: see `ArraysInTwo`.
+        word, timeout, step, last, gift: see `ArraysInTwo`.
     """
 
     found: Together
@@ -44,6 +45,7 @@ class _Coming:
     timeout: int = 0
     step: int = 0
     last: int = 0
+    gift: Gift | None = None
 
     def of(self, name: str, span: Piece) -> Any:
         """Positions of an argument, of both one behind the other."""
@@ -59,8 +61,9 @@ class _Coming:
         if not self.copies:
             return torch.cat(pair, dim)
         return ArraysInTwo(
-            pair, dim, int(self.found.own_first), self.word, self.timeout, self.step, self.last
-        )
+            pair, dim, int(self.found.own_first), self.word, self.timeout, self.step, self.last,
+            self.gift,
+        )  # fmt: skip
 
 
 class TogetherCall:
@@ -84,7 +87,7 @@ class TogetherCall:
         other one's have come."""
         call_, plan, found = self.call, self.plan, self.schedule.together(self.rank)
         assert found is not None
-        exchange = call_.exchange(call_.copies, self.step_at_once)
+        exchange = call_.exchange(call_.copies, self.step_at_once, self._gives(found))
         call_.make(self.traveling, results)
         made = {r.name: r.axes for r in plan.joins[self.traveling].results}
         # where all programs that wait run at once, those that wait for nobody are first, and they
@@ -94,6 +97,9 @@ class TogetherCall:
             calls = tuple(c.on(plan.axes[0], (0, rest.start)) for c in calls)
         coming = self._coming(found, exchange)
         late = coming.step > 0
+        if late and (stack := self._stack()):
+            self._run_stacked(stack, coming, results)
+            return
         beside = call_.beside(len(calls) > 1)
         if isinstance(exchange, CopyExchange) and not late:
             beside.follow(exchange.side)  # in graphs nothing else says which is first
@@ -113,6 +119,43 @@ class TogetherCall:
             data = call_.arguments
             self._in_chunks(rest, [data, data | coming.theirs], results)
 
+    def _stack(self) -> Stack | None:
+        """The runs as one, where there are several and a kernel for that."""
+        found, first = self.schedule.stack(self.rank), (self.moving[0].axes or ("",))[0]
+        if found is None or self.call.extents[first] != 1:
+            return None
+        kernels = self.kernels
+        is_there = kernels.stacked_takes_two if self.call.copies else kernels.stacked is not None
+        return found if is_there else None
+
+    def _run_stacked(
+        self, stack: Stack, coming: _Coming, results: dict[str, torch.Tensor]
+    ) -> None:
+        """All runs as one, whose long programs come first, whatever piece they are of."""
+        plan, count = self.plan, len(stack.starts)
+        rows, found = plan.axes[0], coming.found
+        total = self.call.extents[self.traveling] + found.needed[1] - found.needed[0]
+        one = replace(
+            coming, dims={n: dim - 1 for n, dim in coming.dims.items()},
+            own={n: x[0] for n, x in coming.own.items()},
+            theirs={n: x[0] for n, x in coming.theirs.items()}, last=-1,
+        )  # fmt: skip
+
+        def points(x: torch.Tensor, axes: Sequence[str]) -> torch.Tensor:
+            at = axes.index(rows) - 1
+            return x[0].unflatten(at, (count, stack.length)).movedim(at, 0)
+
+        arguments = [
+            one.of(a.name, (0, total)) if a.name in one.dims
+            else points(self.call.arguments[a.name], a.axes or ()) for a in plan.arguments
+        ]  # fmt: skip
+        sizes = [self.schedule.sizes[p.axis] for p in plan.positions if p.kind == SIZE]
+        made = {r.name: r.axes or () for r in plan.joins[self.traveling].results}
+        told = self.call.kernel.told(stack, self.call.device)
+        out = [points(results[n], axes) for n, axes in made.items()]
+        assert self.kernels.stacked is not None
+        call(self.kernels.stacked, [*arguments, *sizes, *told], out)
+
     def _coming(self, found: Together, exchange: Any) -> _Coming:
         """What travels, which an exchange has begun to bring."""
         dims = {a.name: (a.axes or ()).index(self.traveling) for a in self.moving}
@@ -125,9 +168,16 @@ class TogetherCall:
                   for (name, dim), x in zip(dims.items(), got, strict=True)}  # fmt: skip
         own = {name: self.call.arguments[name] for name in dims}
         made = _Coming(found, dims, own, theirs, self.call.copies, word, timeout)
+        made.gift = exchange.gift if isinstance(exchange, CopyExchange) else None
         made.step = self.step_at_once(self.rank)
         made.last = 0 if made.step else self._last_lanes(list(theirs.values()))
         return made
+
+    def _gives(self, found: Together) -> bool:
+        """Whether the run of a process sends what the other one waits for: it is the only one, so
+        it begins at once."""
+        one = len(found.calls) == 1 and found.has_both(found.calls[0], self.traveling)
+        return self.call.copies and one and self.kernels.gives
 
     def _front(self) -> set[tuple[str, ...]]:
         """The axes of the lanes of what travels."""

@@ -16,6 +16,7 @@ from neptune_mlir.pipelines import common, nvvm, rocdl, runner
 from neptune_mlir.runtime import parameters
 from neptune_mlir.runtime.arrays import ArrayView
 from neptune_mlir.runtime.plan import Plan, evaluate
+from neptune_mlir.runtime.shards.gift import GIFT, record
 from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, ArraysInTwo
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.amd import TARGETS as AMD
@@ -123,6 +124,12 @@ class Simulated:
             assert two.arrays[0].shape[dim] % rows == 0
         return [int(x.value or 0) for x in parameters.in_two(view, dim)]
 
+    def record(self, second: Mapping[int, ArraysInTwo]) -> Any:
+        """What a launch sends to another device: of a gift that a test makes of the kernel, for it
+        says where arguments lie."""
+        made = next((two.gift for two in second.values() if two.gift), None)
+        return record(made(self) if callable(made) else None)
+
     def functions(self) -> dict[str, Any]:
         found = {}
         for op in self.module.body.operations:
@@ -182,6 +189,8 @@ class Simulated:
                     values += self.place_in_two(second.get(operand[2]), shapes, *operand[2:])
                 elif operand[0] == "counter":
                     values.append(0)
+                elif operand[0] == GIFT:
+                    values.append(memory.put(np.frombuffer(bytes(self.record(second)), np.uint8)))
                 else:
                     address, shape = addresses[operand[0], operand[1]]
                     values += [address, *strides(shape)[:-1]]

@@ -26,7 +26,7 @@ import numpy as np
 
 from neptune_mlir.algebra.numerics.float8 import float8_values
 from neptune_mlir.codegen.nvidia.adder import FIRST_BARRIER
-from support.chips import simt
+from support.chips import simt, simt_giving
 from support.chips.simt_ops import Body, Kernel, Op
 from support.chips.simt_parts import (
     ROW,
@@ -563,9 +563,9 @@ def _text(op: Op) -> str:
     return str(op.attributes["asm_string"])
 
 
-# by what the text of the inline PTX has, the first that fits
-INSTRUCTIONS: dict[str, Callable[..., Any]] = {
+INSTRUCTIONS: dict[str, Callable[..., Any]] = {  # by what the PTX has, the first that fits
     "wgmma.mma_async": HopperBlock._multiply,
+    "st.release.sys.global.u32": simt_giving.send,
     "wgmma.wait_group": HopperBlock._await_products,
     "ld.acquire.sys": HopperBlock._await_count,
     "st.volatile.shared.b32": HopperBlock._forget_seen,

@@ -325,7 +325,7 @@ def test_one_run_over_the_data_of_two(options, monkeypatch):
     """Where it is found: each row is in one run, which sees what the row sees of both."""
     monkeypatch.setattr(plan_module, "ALIGNED", 1)
     plan = plan_of(split(ops.attention(head_dim=4, **options), ["i", "j"]))
-    found = 0
+    found = stacks = 0
     for layout in (ShardLayout.zigzag(16, 2), ShardLayout.even(16, 2), ShardLayout(
         (((12, 16), (0, 3)), ((3, 8), (8, 12)))
     )):  # fmt: skip
@@ -350,6 +350,14 @@ def test_one_run_over_the_data_of_two(options, monkeypatch):
             np.testing.assert_array_equal(count, np.array(want, int))
             covered = sorted(x for call in made.calls for x in range(*call.spans["i"]))
             assert covered == [*range(len(rows))]
+            if stack := schedule.stack(rank):  # as one run: the same
+                stacks += 1
+                seen = [[masks_like(plan, start + x, y, schedule.sizes) * (y >= low)
+                         for y in range(len(columns))]
+                        for start, low in zip(stack.starts, stack.lows, strict=True)
+                        for x in range(stack.length)]  # fmt: skip
+                np.testing.assert_array_equal(np.array(seen, int), np.array(want, int))
+    assert stacks == int(options == {"causal": True})
     assert found >= (0 if "window" in options else 2)
 
 

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_take
+from neptune_mlir.frontend.shard import split
+from neptune_mlir.runtime.shards.gift import Gift
+from neptune_mlir.runtime.shards.in_two import ArraysInTwo, can_give, can_take
 from neptune_mlir.targets.tuned import Choice
 from support.chips import simt
 from support.chips.run_kernels import Specialised
@@ -89,8 +92,102 @@ def test_the_second_array_comes_late(causal, group, resident, rows, cut):
     np.testing.assert_array_equal(kernel(q, *both), want)
 
 
+class Given:
+    """What a kernel sends: half of the positions of its own arrays, twice as far apart there."""
+
+    def __init__(self, arrays, step):
+        self.arrays, self.step = arrays, step
+
+    def __call__(self, kernel):
+        self.kernel, lanes = kernel, self.arrays[0].shape[1]
+        _, _, size, width = self.arrays[0].shape
+        self.row, self.size = width * 2, size
+        places = [kernel.behind[n + 1][0] for n in range(len(self.arrays))]
+        room = np.full(2 * self.arrays[0].size * 2, 0x55, np.uint8)
+        self.there = [kernel.memory.put(room) for _ in self.arrays]
+        self.words = kernel.memory.put(np.array([0, 0, 7, 7], np.int32).view(np.uint8))
+        made = Gift(
+            tuple(zip(places, self.there, strict=True)), lanes, size * self.row,
+            2 * size * self.row, size, self.row, self.step, self.words + 8, self.words,
+            self.words + 12,
+        )  # fmt: skip
+        assert made.is_possible()
+        return made
+
+    def check(self):
+        heap, lane = self.kernel.memory.heap, self.size * self.row
+        for x, at in zip(self.arrays, self.there, strict=True):
+            found = heap[at : at + 4 * x.size].reshape(-1, 2 * lane)
+            np.testing.assert_array_equal(found[:, :lane], x.reshape(len(found), -1).view(np.uint8))
+            assert (found[:, lane:] == 0x55).all()
+        words = heap[self.words : self.words + 16].view(np.int32)
+        assert [*words] == [0, 0, self.size, 0]
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("step", [128, 64])
+def test_idle_warps_send_positions(resident, step):
+    """They write into the other device's memory what it waits for, and say how much; results are
+    those of a kernel that sends nothing."""
+    _, kernel = kernel_of(True, resident)
+    assert can_give(kernel.plan)
+    rng = np.random.default_rng(step)
+    q, k, v = rng.standard_normal((3, 1, LANES, 192, HEAD)).astype(np.float16)
+    kernel.come = None
+    want = kernel(q, k, v)
+    pairs = [(np.ascontiguousarray(x[:, :, :64]), np.ascontiguousarray(x[:, :, 64:]))
+             for x in (k, v)]  # fmt: skip
+    given = Given([b for _, b in pairs], step)
+    both = [ArraysInTwo(pair, 2, gift=given) for pair in pairs]
+    np.testing.assert_array_equal(kernel(q, *both), want)
+    given.check()
+
+
+def test_kernels_without_a_mask_send_nothing():
+    _, kernel = kernel_of(False)
+    assert not can_give(kernel.plan)
+
+
+@pytest.mark.parametrize("other", [
+    {"row": 24}, {"step": 0}, {"step": 260}, {"lanes": 1 << 24}, {"source_lane": 8},
+    {"pairs": ((16, 24),)}, {"pairs": ((16, 16),) * 5},
+])  # fmt: skip
+def test_gifts_that_no_kernel_sends(other):
+    """Parts of a chunk, more bytes than 32 bits reach, addresses that are not aligned."""
+    gift = Gift(((16, 32),), 2, 1 << 16, 1 << 16, 256, 256, 128, 4, 8)
+    assert gift.is_possible() and not replace(gift, **other).is_possible()
+
+
 def test_what_kernels_say_that_they_take():
     _, kernel = kernel_of(False)
     assert can_take(kernel.plan, [1, 2], 128)
     assert not can_take(kernel.plan, [1, 2], 32)  # tiles have 64 rows
     assert not can_take(kernel.plan, [0], 128)
+
+
+def test_pieces_as_points():
+    """Runs of two pieces as one: each has its own start, and columns that it does not see."""
+    program = split(
+        ops.attention(head_dim=HEAD, v_dim=HEAD, dtype="f16", causal=True), ["i", "j"]
+    ).stacked  # fmt: skip
+    kernel = Specialised(program, Choice(128, STREAM), 2)
+    rng, rows, cut = np.random.default_rng(1), 128, 192
+    q = rng.standard_normal((2, LANES, rows, HEAD)).astype(np.float16)
+    k, v = rng.standard_normal((2, LANES, cut + 2 * rows, HEAD)).astype(np.float16)
+    starts, lows = np.array([cut, cut + rows]), np.array([cut, 0])
+    told = (4096, 4096, starts, lows)
+    want = kernel(q, k, v, *told)
+    for b in (0, 1):
+        i, j = np.arange(rows)[:, None] + starts[b], np.arange(cut + 2 * rows)
+        s = np.einsum("hid,hjd->hij", q[b].astype(float), k.astype(float)) * HEAD**-0.5
+        s = np.where((j <= i) & (j >= lows[b]), s, -np.inf)
+        p = np.exp(s - s.max(-1, keepdims=True))
+        right = np.einsum("hij,hjd->hid", p / p.sum(-1, keepdims=True), v.astype(float))
+        assert abs(want[b] - right).max() < 2e-3
+    for step in (0, 64):
+        late = [ArraysInTwo((np.full_like(x[:, :cut], np.nan), x[:, cut:]), 1, 0, WORD, 1000,
+                            step, -1) for x in (k, v)]  # fmt: skip
+        first = {n + 1: x[None, :, :cut] for n, x in enumerate((k, v))}
+        kernel.come = Coming(kernel, first, True, step)
+        np.testing.assert_array_equal(kernel(q, *late, *told), want)
+        assert set(kernel.come.asked) == ({63, cut - 1} if step else {*range(LANES)})

@@ -20,6 +20,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.gpu import GpuExecutable
 from neptune_mlir.runtime.gpu_arrays import DeviceArray
 from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
+from neptune_mlir.runtime.shards.gift import Gift
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo
 from support.chips.fake_drivers import FakeGpu
 from support.chips.fake_gpu import FakeArray, FakeTensor, aligned, fake_torch, memory
@@ -346,6 +347,11 @@ def test_arguments_in_two_arrays(gpu, checks, monkeypatch):
     assert len({row[-1] for row in found}) == 4
     with pytest.raises(ArgumentError, match="no kernel for this device takes"):
         run(ArraysInTwo((tensor(5), tensor(3)), 0))  # tiles have 4 rows
+    before = len(checks)  # what is sent has addresses as well
+    gift = Gift(((16, 32),), 1, 0, 0, 64, 32, 64, 4, 8)
+    for _ in "ab":
+        run(ArraysInTwo(given[0][:2], 0, 0, 4, 900, gift=gift))
+    assert len(checks) == before + 2
     made.failures.clear()
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, contiguous
-from neptune_mlir.runtime.parameters import in_memory, in_two
+from neptune_mlir.runtime.memory import SizedLaunch
+from neptune_mlir.runtime.parameters import in_memory, in_two, parameters
 from neptune_mlir.runtime.plan import Argument, Buffer, Launch, Plan
-from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, ArraysInTwo, takes
+from neptune_mlir.runtime.shards.gift import GIFT, Gift
+from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, ArraysInTwo, can_give, takes
 
 
 def view(address, *shape, dtype="f16"):
@@ -39,6 +41,22 @@ def test_both_are_one_argument():
     # all lanes at once, 32 positions first; programs of 5 lanes longest first
     first = ArraysInTwo((None, None), 2, 0, 77, 900, 32, 5).view(FIRST, SECOND, "k")
     assert [x.value or 0 for x in in_two(first, 2)] == [77, 128, 0, 128, 900, 32, 1, 5, 0, 0]
+
+
+def test_what_is_sent_is_a_parameter():
+    gift = Gift(((16, 32), (48, 64)), 3, 1 << 12, 1 << 13, 256, 128, 64, 77, 99, 11)
+    kinds = [Launch("f", (1,), ([GIFT], [OPERAND, "argument", 0, 2, 64])), Launch("g", (1,), ())]
+    made = replace(plan(["argument", 0]), launches=tuple(kinds))
+    assert can_give(made) and can_give(plan(["argument", 0]))
+    assert not can_give(plan([OPERAND, "argument", 0, 2, 64]))
+    whole = ArraysInTwo((None, None), 2, gift=gift).view(FIRST, SECOND, "k")
+    sized = SizedLaunch(replace(kinds[0], operands=([GIFT],)), 1, (None,))
+    (found,) = parameters(sized, {("argument", 0): FIRST, ("argument", 1): whole}, None, None)
+    assert [*found.source] == [16, 48, 0, 0] and [*found.target] == [32, 64, 0, 0]
+    assert (found.items, found.tensors, found.row, found.step) == (6, 2, 128, 64)
+    assert (found.word, found.counter, found.forgotten, found.size) == (77, 99, 11, 256)
+    (found,) = parameters(sized, {("argument", 0): FIRST}, None, None)
+    assert bytes(found) == bytes(128)
 
 
 def test_an_array_that_is_one_is_the_first():
