@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Forms of the bodies of tile ops: sums of which one position counts (of `where(j == v, f(j), 0)`,
-which is `f(v)`), and quotients with divisors in common."""
+which is `f(v)`), reductions of what lies before each result (of `where(j <= i, f(j), identity)`),
+and quotients with divisors in common."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.tiles import Generic, owner
+from neptune_mlir.algebra.combiners import identity_of
+from neptune_mlir.analysis.tiles import Generic, owner, reduction_of
 from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
 
@@ -42,6 +44,84 @@ def picked_of(g: Generic, name: str, inner: Any) -> Pick | None:
             if value not in varying and _is_position(place, varying):
                 return Pick(loop, place, value)
     return None
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A result at `own` is the reduction of what stands along the loop `other`: of positions up to
+    its own (`upwards`) or from it on, without its own where it is `strict`."""
+
+    own: int
+    other: int
+    upwards: bool
+    strict: bool
+    name: str  # of the op that combines
+    inner: Any  # what it takes in
+
+
+def prefix_of(g: Generic) -> Prefix | None:
+    """A reduction as a prefix, if nothing but the comparison knows the loop of results."""
+    found = reduction_of(g) if len(g.reduced) == 1 else None
+    if found is None:
+        return None
+    (other,), (name, inner) = g.reduced, found
+    choice = owner(inner)
+    while choice is not None and choice.name in _WIDENS:
+        choice = owner(choice.operands[0])
+    if choice is None or choice.name != "arith.select" or not _is_identity(choice, name):
+        return None
+    compare = owner(choice.operands[0])
+    places = [] if compare is None else [owner(v) for v in compare.operands]
+    if not places or compare.name != "arith.cmpi" or not all(map(_is_index, places)):
+        return None
+    predicate = ir.IntegerAttr(compare.attributes["predicate"]).value
+    loops = [ir.IntegerAttr(place.attributes["dim"]).value for place in places]
+    if loops[1] == other:
+        loops, predicate = loops[::-1], _MIRRORED.get(predicate)
+    own = loops[1]
+    if predicate not in _MIRRORED or loops[0] != other or own == other:
+        return None
+    alone = all(own not in loops for loops in g.maps[:-1]) and own in g.maps[-1]
+    if not alone or g.extents[own] != g.extents[other] or _asks(g, own) != 1:
+        return None
+    return Prefix(own, other, predicate in (2, 3), predicate in (2, 4), name, inner)
+
+
+_MIRRORED = {2: 4, 3: 5, 4: 2, 5: 3}  # predicates of `arith.cmpi` for `b ? a` in place of `a ? b`
+
+
+def _is_index(op: Any) -> bool:
+    return op is not None and op.name == "linalg.index"
+
+
+def _is_identity(choice: Any, name: str) -> bool:
+    """Whether a choice is what changes nothing where its condition does not hold."""
+    op = owner(choice.operands[2])
+    if op is None or op.name != "arith.constant":
+        return False
+    kind = choice.operands[2].type
+    width = kind.width if isinstance(kind, ir.IntegerType) else 32
+    return bool(op.attributes["value"].value == identity_of(name, width))
+
+
+def _asks(g: Generic, loop: int) -> int:
+    """How often the body takes the position along a loop."""
+    places = (op.operation for op in g.block.operations)
+    found = [op for op in places if _is_index(op) and op.attributes["dim"].value == loop]
+    return sum(1 for op in found for _ in op.results[0].uses)
+
+
+def results_along(g: Generic) -> tuple[int, ...]:
+    """The loops that a result runs along, of a prefix those along which it is computed."""
+    prefix = prefix_of(g)
+    out = g.maps[-1]
+    return out if prefix is None else tuple(prefix.other if k == prefix.own else k for k in out)
+
+
+def extents_held(g: Generic) -> tuple[int, ...]:
+    """The extents of what threads go through: those of a prefix go through its elements once."""
+    prefix = prefix_of(g)
+    return tuple(n for k, n in enumerate(g.extents) if prefix is None or k != prefix.own)
 
 
 def _varying(g: Generic, loop: int) -> set[Any]:

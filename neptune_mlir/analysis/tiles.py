@@ -590,10 +590,3 @@ def reduction_of(g: Generic) -> tuple[str, Any] | None:
     if uses != 1 or (left == accumulator) == (right == accumulator):
         return None
     return op.name, right if left == accumulator else left
-
-
-def words_held(g: Generic) -> int:
-    """32-bit words of the largest value of an elementwise op or a reduction, in registers: a
-    layout has a power of two of points along each dimension."""
-    widest = max((element_bytes(element_of(v)) for v in g.inputs if is_tensor(v)), default=4)
-    return max(1, widest // 4) * math.prod(1 << (n - 1).bit_length() for n in g.extents)

@@ -134,8 +134,7 @@ class NestProgram:
                 new = build_reduce(
                     self.values, nest.combiner, body, *shape, nest.result_axes, names=nest.names
                 )
-        if APART.on(nest.op.operation):
-            APART.set(new.owner, APART.of(nest.op.operation))
+        as_apart(nest, new)
         self.replace(key, new)
         self.nests[key] = read_nest(new.owner, self.values)
 
@@ -146,6 +145,12 @@ class NestProgram:
         old.replace_all_uses_with(new)
         old.owner.erase()
         self.values.rebind(key, new)
+
+
+def as_apart(nest: Nest, made: Any) -> None:
+    """Let what is made in place of a nest say why that is not fused with others, if it does."""
+    if APART.on(nest.op.operation):
+        APART.set(made.owner, APART.of(nest.op.operation))
 
 
 def _argument_name(argument: Any) -> str | None:

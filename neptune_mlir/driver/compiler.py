@@ -71,7 +71,7 @@ def lower_text(
 ) -> tuple[Any, dict[str, Any]]:
     """The module at one of COMMON_LEVELS, and the facts gathered on the way."""
     with bindings.source_name(source):
-        lowering = _best(RaisedProgram(text, source, schedule, knobs), target, level)
+        lowering = _best(RaisedProgram(text, source, schedule, knobs, target), target, level)
     return lowering.module, lowering.facts
 
 
@@ -168,7 +168,7 @@ def compile_text(
     """
     families_of(target)  # an unknown one, before all else
     with bindings.source_name(source), verdicts.kept(), common.once(), collected_rarely():
-        program = RaisedProgram(text, source, schedule, knobs)
+        program = RaisedProgram(text, source, schedule, knobs, target)
         return bundle_of(program, target, entry, cases)
 
 
@@ -263,7 +263,7 @@ def emit_text(
         )
     chip = {} if target == "cpu" else {"target": target}
     with bindings.source_name(source):
-        program = RaisedProgram(text, source, schedule, knobs)
+        program = RaisedProgram(text, source, schedule, knobs, target)
         lowering = _best(program, target, level if level == "neptune" else "tile")
 
         def shown(lowering: Lowering) -> str:
@@ -313,7 +313,7 @@ def text_after(
     pipeline = pipeline_of(target)
     chip = target.partition(",")[0]
     with bindings.source_name(source):
-        lowering = _best(RaisedProgram(text, source, schedule, knobs), target, "tile")
+        lowering = _best(RaisedProgram(text, source, schedule, knobs, target), target, "tile")
         steps = steps_to_tiles(lowering)
         if hasattr(pipeline, "steps_of"):
             steps += pipeline.steps_of(lowering.module, chip, entry or "")

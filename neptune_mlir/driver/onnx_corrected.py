@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """ONNX nodes that torch-mlir takes for others, or makes loops of, as plain nodes: blocks of images
-as channels and back, integers with scales, sequences turned round."""
+as channels and back, integers with scales and shifted, sequences turned round."""
 
 from __future__ import annotations
 
@@ -123,6 +123,25 @@ def _turned_sequences(
     return [w.op("GatherElements", x, w.op("Expand", at, w.op("Shape", x)), axis=time)]
 
 
+def _shifted(
+    w: Any, inputs: Sequence[str], given: Mapping[str, Any]
+) -> Sequence[str] | None:  # fmt: skip
+    """By any number of bits: those of no integer shift all bits out, and signs stay to the right.
+    (torch-mlir leaves it to the processor, which takes numbers modulo some width.)"""
+    x, by = inputs[:2]
+    if x not in w.types:
+        return None
+    right = given["direction"] == b"RIGHT"
+    ends = np.iinfo(helper.tensor_dtype_to_np_dtype(w.types[x][0]))
+    count = w.op("Cast", by, to=TensorProto.INT64)
+    beyond = w.op("Greater", count, w.constant(ends.bits - 1))
+    outside = w.op("Or", w.op("Less", count, w.constant(0)), beyond)
+    keeps_sign = right and ends.min < 0
+    bits = w.op("Where", outside, w.number(ends.bits - 1 if keeps_sign else 0, x), by)
+    moved = w.op("BitShift", x, bits, direction=given["direction"])
+    return [moved if keeps_sign else w.op("Where", outside, w.number(0, x), moved)]
+
+
 def _count(w: Any, name: str) -> str:
     """Integers as floats (of which torch-mlir makes unsigned ones signed, but for these)."""
     return str(w.op("Cast", w.op("Cast", name, to=TensorProto.INT32), to=TensorProto.FLOAT))
@@ -157,5 +176,5 @@ CORRECTED: dict[
     "DepthToSpace": _depth_to_space, "SpaceToDepth": _space_to_depth,
     "DequantizeLinear": _dequantised, "QuantizeLinear": _quantised,
     "QLinearMatMul": _quantised_product, "GridSample": sampled,
-    "ReverseSequence": _turned_sequences,
+    "ReverseSequence": _turned_sequences, "BitShift": _shifted,
 }  # fmt: skip

@@ -70,7 +70,9 @@ class Recipe:
     @cached_property
     def _program(self) -> RaisedProgram:
         asked = self._asked
-        return RaisedProgram(asked.text, asked.source, asked.schedule, asked.knobs)
+        return RaisedProgram(
+            asked.text, asked.source, asked.schedule, asked.knobs, asked.target
+        )
 
     @cached_property
     def _chunked(self) -> tuple[RaisedProgram, Expression] | None:

@@ -45,6 +45,14 @@ IMPORT = (
     Step("equal-extents"),
 )
 
+
+
+def import_steps(scan: int) -> tuple[Step, ...]:
+    """IMPORT for a target whose programs compute scans of so many elements in one pass; 0: none."""
+    options = {"most": scan} if scan else {}
+    return tuple(Step(s.name, options) if s.name == "lower-tm-tensor" else s for s in IMPORT)
+
+
 TO_TILES = (
     Step("free-references"),
     Step("lower-correct"),

@@ -54,8 +54,10 @@ from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
 from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import tuned
+from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.targets.findings import ProgramFinding, program_digest, schedule_digest
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from neptune_mlir.targets.resources import scanned
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import library
 from neptune_mlir.transforms.schedule import scripts as schedules
@@ -88,6 +90,7 @@ class Lowering:
     is_product: bool = False  # whether its tiles are chosen by how many there are
     done: tuple[str, ...] = ()  # the passes that the module has been through
     constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
+    scan: int = 0  # elements of a scan that a program of the target computes in one pass
 
     @classmethod
     def of_text(cls, text: str, source: str) -> Lowering:
@@ -134,7 +137,7 @@ class Lowering:
         if sum(map(len, self.constants.values())) > _SMALL_DATA:  # a bundle holds data once
             text = cache.without_lines(self.module.operation.get_asm(enable_debug_info=True))
             self.facts["provenance"]["source"]["text"] = text
-        self.run(common.IMPORT)
+        self.run(common.import_steps(self.scan))
         self.constants |= take_data(self.module)
         self.facts["nests"] = count(self.module, MAP, REDUCE)
         legal.check_when_asked(self.module, "neptune")
@@ -239,18 +242,21 @@ class RaisedProgram:
         schedule: a script, or one by name; None: the rule's (`scripts.choose`).
         knobs: numbers (`rows:64;keeps:0`) that hold whatever a target would bind or a later pass
             would choose: knobs of the schedule, and options of the pass `set-choices`.
+        target: what it is compiled for, or several; "": any.
 
     Raises:
         InputError: no program.
     """
 
     def __init__(
-        self, text: str, source: str, schedule: str | None = None, knobs: str = ""
-    ) -> None:
+        self, text: str, source: str, schedule: str | None = None, knobs: str = "",
+        target: str = "",
+    ) -> None:  # fmt: skip
         self.schedule, self.knobs = schedule, knobs
         self._text = text
         self._asked = schedule_digest(library.read(schedule)) if schedule else ""
         self._raised = Lowering.of_text(text, source)
+        self._raised.scan = scan_of(target)
         self._raised.to_program()
         # by schedule, and whether rows are merged
         self._fused: dict[tuple[str, bool, str], Lowering] = {}
@@ -501,7 +507,7 @@ def steps_to_tiles(lowering: Lowering) -> list[Step]:
     schedule = lowering.facts["schedule"]
     knobs = lowering.facts["provenance"]["schedule"]["knobs"]
     return [
-        *common.IMPORT, fixed(schedule), *bound(schedule, knobs),
+        *common.import_steps(lowering.scan), fixed(schedule), *bound(schedule, knobs),
         *common.to_tiles(lowering.way.multiplies_bytes),
         *lowering.way.steps,
     ]  # fmt: skip
@@ -511,6 +517,13 @@ def provenance(text: str, source: str) -> dict[str, Any]:
     """What a bundle says of its origin: the program. (`driver.compiler.finished` adds this compiler
     and the packages it uses.)"""
     return {"source": {"name": os.path.basename(source), "text": cache.without_lines(text)}}
+
+
+def scan_of(target: str) -> int:
+    """Elements of a scan that the programs of all these targets compute in one pass; 0: none."""
+    names = [name for name in map(str.strip, target.split(",")) if name]
+    chips = [gpu_target(name) for name in names if is_known(name)]
+    return min(map(scanned, chips), default=0) if len(chips) == len(names) else 0
 
 
 def parallelism(target: str) -> int:

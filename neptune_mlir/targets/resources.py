@@ -59,6 +59,20 @@ def warps_of(
     return chosen
 
 
+SCANNED = 32  # elements of a lane of a program that scans a row
+
+
+def scanned(target: GpuTarget) -> int:
+    """Elements of the longest row that a program scans in one pass: all of them are in registers,
+    of as many warps as the chip has for rows."""
+    return target.row_warps * target.wave * SCANNED
+
+
+def scan_tile(target: GpuTarget) -> int:
+    """Elements of a tile of short rows that a program scans."""
+    return WARPS * target.wave * SCANNED // 2
+
+
 # Of a row that is summed, what a lane has at most while others have rows of their own: chunks of 16
 # bytes, or elements where these are moved one by one.
 ROW_CHUNKS, ROW_ELEMENTS = 4, 8

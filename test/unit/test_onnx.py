@@ -290,6 +290,18 @@ def test_sequences_turned_round(tmp_path, time):
     np.testing.assert_array_equal(neptune_mlir.compile(path)(x, n), want)
 
 
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_shifts_by_any_number(tmp_path, direction):
+    """Of bits that no integer has, too: the processor takes them modulo some width."""
+    node = Node("BitShift", ["ids", "ids2"], ["ids3"], direction=direction)
+    given = {"ids": ["n"], "ids2": ["n"]}
+    path = save(tmp_path / "f.onnx", [node], given, {"ids3": ["n"]}, opset=18)
+    x, n = np.array([-8, 4, -1, -8, 4, 5]), np.array([64, 100, -1, 1, 2, 0])
+    left, right = [0, 0, 0, -16, 16, 5], [-1, 0, -1, -4, 1, 5]
+    want = left if direction == "LEFT" else right
+    np.testing.assert_array_equal(neptune_mlir.compile(path)(x, n), want)
+
+
 def test_sequences_of_unknown_length_are_refused_by_name(tmp_path):
     node = Node("ReverseSequence", ["x", "ids"], ["y"])
     given = {"x": ["t", "b"], "ids": ["b"]}

@@ -163,6 +163,11 @@ class Chip:
         """2 to the power x (f32), results under the normal range flushed to 0."""
         raise NotImplementedError
 
+    def log2(self, s: Scalars, x: Any) -> Any:
+        """The binary logarithm (f32) to 2^-22, and to 2^-22 of itself where x is under 1/2 or over
+        2; None where no instruction takes all numbers."""
+        return None
+
     def reciprocal(self, s: Scalars, x: Any) -> Any:
         """1 / x (f32), right to about a unit in the last place."""
         raise NotImplementedError

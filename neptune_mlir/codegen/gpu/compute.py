@@ -9,7 +9,12 @@ from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.body_forms import picked_of, shared_quotients
+from neptune_mlir.analysis.body_forms import (
+    picked_of,
+    prefix_of,
+    results_along,
+    shared_quotients,
+)
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import (
     Contraction,
@@ -22,8 +27,9 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
-from neptune_mlir.codegen.gpu.picked import Picker
 from neptune_mlir.codegen.gpu.quotients import share_divisors
+from neptune_mlir.codegen.gpu.reductions.picked import Picker
+from neptune_mlir.codegen.gpu.reductions.prefixes import PrefixWriter
 from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
 from neptune_mlir.codegen.gpu.tile_forms import (
     Arriving,
@@ -234,7 +240,7 @@ class Compute:
 
     def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held:
         """An elementwise op or reduction on registers. `tiles`: the inputs, then the init."""
-        out = iteration.project(g.maps[-1])
+        out = iteration.project(results_along(g))
         if WIDENS.on(g.op):
             (values,) = self._operands(g, tiles, iteration)
             kind = ir.RankedTensorType(g.result.type).element_type
@@ -259,6 +265,11 @@ class Compute:
                 share_divisors(self.s, zip(*both, strict=True))
             return Held(out, list(self.evaluate(g, points)))
         operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
+        if prefix := prefix_of(g):
+            made = PrefixWriter(self, g, prefix, iteration).write(operands)
+            start = self.registers(tiles[-1], out)
+            joined = zip(start, made, strict=True)
+            return Held(out, [self.s.combine(prefix.name, a, b) for a, b in joined])
         return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
 
     def _in_turn(

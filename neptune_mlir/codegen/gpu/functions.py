@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Functions of f32 that are few instructions: tangents, the error function."""
+"""Functions of f32 that are few instructions: tangents, the error function, rough logarithms."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ONE_FROM = 9.1  # tanh of what is over it is 1, rounded to f32
 ORDERED_GREATER = 2  # of `arith.cmpf`
+FEW = 2.0**-5  # up to which a few terms of log(1 + x) are right to 2^-17
 
 
 def tanh(s: Scalars, x: Any) -> Any:
@@ -77,6 +78,26 @@ def erf(s: Scalars, x: Any) -> Any:
     predicate = ir.IntegerAttr.get(s.i64, LESS)
     small = s.op("arith.cmpf", [size, s.constant(1.0, s.f32)], s.i1, predicate=predicate)
     return s.op("math.copysign", [s.select(small, near, far), x], s.f32)
+
+
+def rough_log(s: Scalars, x: Any) -> Any:
+    """Off by 2^-22 near 1, and by as much of its value elsewhere; None where no instruction is."""
+    found = s.chip.log2(s, x) if x.type == s.f32 else None
+    return found and s.op("arith.mulf", [found, s.constant(1 / LOG2_E, s.f32)], s.f32)
+
+
+def rough_log1p(s: Scalars, x: Any) -> Any:
+    """log(1 + x), right to 2^-17."""
+    if x.type != s.f32:
+        return None
+    far = rough_log(s, s.op("arith.addf", [x, s.constant(1.0, s.f32)], s.f32))
+    if far is None:
+        return None
+    near = s.op("arith.mulf", [x, _horner(s, x, (1.0, -0.5, 1 / 3))], s.f32)
+    predicate = ir.IntegerAttr.get(s.i64, LESS)
+    size = s.op("math.absf", [x], s.f32)
+    small = s.op("arith.cmpf", [size, s.constant(FEW, s.f32)], s.i1, predicate=predicate)
+    return s.select(small, near, far)
 
 
 def _horner(s: Scalars, x: Any, coefficients: Sequence[float]) -> Any:

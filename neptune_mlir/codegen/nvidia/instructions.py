@@ -176,6 +176,10 @@ class Nvidia(Chip):
     def exp2(self, s: Scalars, x: Any) -> Any:
         return s.op("nvvm.ex2", [x], x.type, ftz=ir.BoolAttr.get(True))
 
+    def log2(self, s: Scalars, x: Any) -> Any:
+        make = partial(asm, "lg2.approx.f32 $0, $1;", "=f,f", [x], s.f32, side_effects=False)
+        return s.remember(("lg2", x), make)
+
     def reciprocal(self, s: Scalars, x: Any) -> Any:
         return s.op("nvvm.rcp.approx.ftz.f", [x], s.f32)
 

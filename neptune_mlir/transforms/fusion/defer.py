@@ -28,7 +28,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.moved import moved
 from neptune_mlir.dialects.attributes import APART, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
-from neptune_mlir.dialects.program import NestProgram, erase_dead, functions, numerics_of
+from neptune_mlir.dialects.program import NestProgram, as_apart, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.common_roundings import seen_rounded
 from neptune_mlir.transforms.fusion.exponents import summed_with_own_weights
@@ -68,11 +68,11 @@ def _defer_nest(
             program.values, nest.combiner, rest.body, nest.domain, nest.extents,
             nest.result_axes, names=nest.names,
         )  # fmt: skip
+        as_apart(nest, partial)
         name = program.values.key(partial, hint=f"{key}.rest")
         read = T.read(name, *[T.index(k) for k in nest.result_axes], dtype=nest.dtype)
         body = T.rewrite(finish, lambda n: read if n.op == "ref" else None)
-        kept = list(nest.result_axes)
-        dynamic = iter(nest.extents)
+        kept, dynamic = list(nest.result_axes), iter(nest.extents)
         extents = [next(dynamic) if size == DYNAMIC else None for size in nest.domain]
         loops = sorted(kept)
         result = build_map(

@@ -15,7 +15,8 @@ takes the cheapest maps only; the others stay tensors. Else each reduction of a 
 compute the whole chain before it again, at run time and when it is compiled. A map that computes
 with what a reduction gives stays too if it is in memory for somebody who sees it under another
 shape. A body that was written with more than MAX_OPS operations that wait for each other is cut
-into maps (`deep_bodies`).
+into maps (`deep_bodies`). Which axes nests have then, `axes/` says: a row in groups has two, and on
+GPUs axes that are reduced together are one, and sums over rows of products are made in chunks.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from neptune_mlir.algebra.access import is_access, lookups, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import CHIP
 from neptune_mlir.dialects.program import NestProgram, erase_dead, functions
+from neptune_mlir.transforms.fusion.axes.join_axes import axes_of_rows
+from neptune_mlir.transforms.fusion.axes.split_rows import split_rows
 from neptune_mlir.transforms.fusion.deep_bodies import cut_deep_bodies
 from neptune_mlir.transforms.fusion.reshaped_reads import at_roots, shown, straightened
 from neptune_mlir.transforms.fusion.reshapes import read_columns
-from neptune_mlir.transforms.fusion.split_rows import split_rows
 from neptune_mlir.transforms.registry import register
 
 MAX_OPS = 128
@@ -129,3 +131,4 @@ def inline_maps(module: Any) -> None:
         split_rows(function)
         if CHIP.on(function.operation.parent):
             read_columns(function)
+            axes_of_rows(function)

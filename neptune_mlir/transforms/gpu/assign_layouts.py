@@ -27,6 +27,7 @@ import math
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.body_forms import extents_held, prefix_of, results_along
 from neptune_mlir.analysis.layouts import Layout, Shared
 from neptune_mlir.analysis.tiles import (
     Contraction,
@@ -172,7 +173,7 @@ class _Assignment:
             if not unknown:
                 break
             # the first of those with most points: what a tile needs beside it follows the tile
-            self._default(max(unknown, key=lambda g: math.prod(g.extents)))
+            self._default(max(unknown, key=lambda g: math.prod(extents_held(g))))
         for loop in self.loops:  # carried values that nothing constrains
             for result in loop.results:
                 if is_tile(result, self.forall) and self.layout(result) is None:
@@ -241,7 +242,7 @@ class _Assignment:
         if found is None and not g.reduced:
             held = self.layout(g.result)
             found = None if held is None else self._iteration_of(held, g.maps[-1])
-        if found is None or not self._register_able(g, found):
+        if found is None or not self._register_able(g, found) or prefix_of(g):
             return False
         self._assign(g, found)
         return True
@@ -257,7 +258,8 @@ class _Assignment:
     def _assign(self, g: Generic, iteration: Layout) -> None:
         self.via[g.result] = "registers"
         self.iteration[g.result] = iteration
-        for value, loops in zip([*g.inputs, g.init, g.result], [*g.maps, g.maps[-1]], strict=True):
+        maps = [*g.maps[:-1], *[results_along(g)] * 2]
+        for value, loops in zip([*g.inputs, g.init, g.result], maps, strict=True):
             self._set(value, iteration.project(loops))
         if self._find(g.result) in self.factors:
             for value, loops in zip(g.inputs, g.maps, strict=False):
@@ -269,6 +271,11 @@ class _Assignment:
     def _default(self, g: Generic) -> None:
         # what is read beside a tile (classes beside logits) has no say: the tile is loaded once
         most = [*(g.inputs[k] for k in self._full_rank(g)), *g.inputs, g.result][0]
+        if prefix := prefix_of(g):
+            vector = min(work.access_of(g, self.forall), L.CHUNK // element_bytes(element_of(most)))
+            wave, warps = self.target.wave, self.products.warps
+            self._assign(g, work.by_prefixes(g, prefix, wave, warps, vector))
+            return
         if loops := work.crossing_of(g, self.forall):
             iteration = work.crossed(g, loops, self.target.wave, self.products.warps)
         elif work.sums_vectors(g, self.target.wave * self.products.warps):
@@ -345,7 +352,7 @@ class _Assignment:
     def result_layout(self, g: Generic) -> Layout:
         """The layout that a generic makes its result in."""
         if self.via[g.result] == "registers":
-            return self.iteration[g.result].project(g.maps[-1])
+            return self.iteration[g.result].project(results_along(g))
         return self.iteration[g.result]
 
     def _convert_carried(self, loop: Any) -> None:

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
+from neptune_mlir.analysis.body_forms import Prefix, extents_held
 from neptune_mlir.analysis.tiles import (
     Contraction,
     Generic,
     element_bytes,
     element_of,
+    is_tensor,
     load_window,
     owner,
     read_contraction,
     shape_of,
-    words_held,
 )
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.resources import WARPS, row_lanes
@@ -63,10 +64,17 @@ def of_rows(
 def work_of(generics: Sequence[Generic]) -> tuple[int, int]:
     """What a kernel without matrix instructions holds, in 32-bit words, or the points that it sums;
     and the elements of its tile of rows (0 where there are products)."""
-    points = max((math.prod(g.extents) for g in generics), default=0)
+    points = max((math.prod(extents_held(g)) for g in generics), default=0)
     if has_products(generics):  # each point is one step of them
         return points, 0
     return max(map(words_held, generics), default=0), points
+
+
+def words_held(g: Generic) -> int:
+    """32-bit words of the largest value of an elementwise op or a reduction, in registers: a
+    layout has a power of two of points along each dimension."""
+    widest = max((element_bytes(element_of(v)) for v in g.inputs if is_tensor(v)), default=4)
+    return max(1, widest // 4) * math.prod(1 << (n - 1).bit_length() for n in extents_held(g))
 
 
 def held_in(generics: Sequence[Generic], matrix: Mapping[Any, Contraction], loop: Any) -> int:
@@ -140,6 +148,34 @@ def by_results(g: Generic, lanes: int, warps: int) -> L.Layout:
     """Which points a thread has that reduces by itself."""
     kept = [k for k in range(len(g.extents)) if k not in g.reduced]
     return _in_order(g, [*g.reduced, *kept], lanes, warps)
+
+
+def by_prefixes(g: Generic, prefix: Prefix, lanes: int, warps: int, vector: int) -> L.Layout:
+    """Which points a thread has of what a prefix goes through: neighbouring lanes have neighbouring
+    runs of `vector` elements, and a warp all that lies between its first and its last."""
+    along, extent = prefix.other, g.extents[prefix.other]
+    run = vector if extent % vector == 0 else 1
+    beside = min(lanes, 1 << (-(-extent // run) - 1).bit_length())  # lanes of a row
+    lane, warp, done = [L.digit(along, beside, run)], [], dict.fromkeys(range(len(g.extents)), 1)
+    rows = [k for k in range(len(g.extents)) if k not in (prefix.own, along)]
+    left, free = lanes // beside, warps
+    for k in reversed(rows):
+        size = min(left, 1 << g.extents[k].bit_length() - 1)
+        lane.append(L.digit(k, size, 1))
+        left, done[k] = left // size, size
+        size = min(free, 1 << (g.extents[k] // size).bit_length() - 1)
+        warp.append(L.digit(k, size, done[k]))
+        free, done[k] = free // size, done[k] * size
+    blocks = -(-extent // (run * beside))
+    share = min(free, 1 << (blocks - 1).bit_length())  # warps of a row
+    blocks = -(-blocks // share)
+    warp.append(L.digit(along, share, run * beside * blocks))
+    reg = [L.digit(along, run, 1), L.digit(along, blocks, run * beside)]
+    reg += [L.digit(k, -(-g.extents[k] // done[k]), done[k]) for k in rows]
+    lane.append(L.digit(None, left))
+    warp.append(L.digit(None, free // share))
+    parts = (tuple(d for d in part if d.size > 1) for part in (reg, lane, warp))
+    return L.Layout(g.extents, *parts)
 
 
 def _in_order(

@@ -5,9 +5,10 @@
     sum of exp(x - max)             ->    max of x
     sum over j of where(j == v, x, 0)     sum of exp(x - max)
 
-A thread takes its element out of the words that it loaded (`codegen/gpu/picked.py`). As the last of
-three sums that kept these words beside the widened elements: the loss over rows of 512 had 80
-registers, and a third fewer programs on a multiprocessor.
+A thread takes its element out of the words that it loaded
+(`codegen/gpu/reductions/picked.py`). As the last of three sums that kept these words beside the
+widened elements: the loss over rows of 512 had 80 registers, and a third fewer programs on a
+multiprocessor.
 """
 
 from __future__ import annotations

@@ -11,6 +11,10 @@ exponents. So functions are marked `neptune.rough` in such programs: every `math
 exponentials. Quotients are marked that are two units in the last place off, unless something may
 turn on their last bit: a comparison, or a function that rounds to whole numbers.
 
+A logarithm of a bf16 is 0 or at least 2^-9, so one that is off by 2^-22 there is right to 2^-13; it
+is marked where all that becomes of it, times other numbers, is rounded to 16 bits. So is each
+log(1 + x), whatever x is, which then is made to 2^-17.
+
 In a program without 16-bit floats every `math.exp` is marked `neptune.precise`: it is right of a
 difference too, where others have an error of |x| 2^-23 (a row with one large logit has an entropy
 of 1e-20, made of exp(-46) and nothing else).
@@ -41,6 +45,10 @@ _LOGARITHMS = ("math.log", "math.log2", "math.log10", "math.log1p")
 
 def mark_tolerant(forall: Any) -> None:
     """Mark the functions of a kernel that need few digits."""
+    for name in ("math.log", "math.log1p"):
+        for op in _called(forall, name):
+            if (name == "math.log1p" or _is_bf16(op.operands[0])) and _is_rounded(op.results[0]):
+                ROUGH.set(op)
     names = ("math.exp", "math.tanh", "arith.divf", "arith.mulf")
     exponentials, tangents, quotients, products = (_called(forall, name) for name in names)
     products = [op for op in products if _is_of_position(op)]
@@ -55,6 +63,25 @@ def mark_tolerant(forall: Any) -> None:
     products = [op for op in products if _is_score(op.results[0])]
     for op in (*exponentials, *tangents, *quotients, *products):
         ROUGH.set(op)
+
+
+def _is_bf16(value: Any) -> bool:
+    """Whether a number is one of bf16."""
+    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    wide = made is not None and made.name == "arith.extf"
+    return isinstance(made.operands[0].type if wide else value.type, ir.BF16Type)
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether a value, perhaps times another one or chosen, goes nowhere but into 16-bit floats.
+    (tanh of a logarithm is no function: `codegen/gpu/functions.py`.)"""
+    uses = [use.owner for use in value.uses]
+    if any(op.name == "math.tanh" for op in uses):
+        return False
+    if isinstance(value.type, ir.FloatType) and value.type.width == 16:
+        return True
+    through = ("arith.mulf", "arith.select", "arith.truncf")
+    return all(op.name in through and _is_rounded(op.results[0]) for op in uses)
 
 
 def _rounds_to_16_bits(program: Any) -> bool:

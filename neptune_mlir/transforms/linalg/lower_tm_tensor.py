@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`lower-tm-tensor`: torch-mlir's scans, sorts and scatters as nests and loops.
 
-    scan      out[j] = reduction over k <= j of x[k]; a long one by blocks of about its root
+    scan      out[j] = reduction over k <= j of x[k]; a long one by blocks of about its root,
+              or of what a program computes in one pass (`most`: `schedule/map_tiles.py`)
     sort      rank[p] = how many q come before p; out[r] = the x[p] with rank[p] = r
     scatter   a loop over the updates (on CPUs alone)
 
-The first two do more work than one pass in order would (a scan n^1.5, a sort n^2), and all of it in
-parallel, on every target. A NaN sorts as in PyTorch: after every number, before them where the
-largest comes first.
+Where no program has a pass the first two do more work than one in order would (a scan n^1.5, a sort
+n^2), and all of it in parallel, on every target. What stands around a scan and makes it run from
+the end, or leave out each element itself, is part of it (`scan_forms.py`). A NaN sorts as in
+PyTorch: after every number, before them where the largest comes first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -23,22 +27,28 @@ from neptune_mlir.dialects.scalars import NoTermForm, identity_value, region_to_
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import arith, ir, location_text, scf
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
+from neptune_mlir.transforms.linalg.scan_forms import whole_scan
 from neptune_mlir.transforms.registry import register
 
 SHORT = 64  # a scan of up to so many elements is one reduction
 
 
 @register("lower-tm-tensor", "turn scans, sorts and scatters of torch-mlir into nests and loops")
-def lower_tm_tensor(module: Any) -> None:
-    """Raises InputError for an op of the dialect that has no such form."""
+def lower_tm_tensor(module: Any, *, most: int = SHORT) -> None:
+    """
+    Args:
+        most: elements of a scan along the last dimension that is one reduction.
+
+    Raises:
+        InputError: for an op of the dialect that has no such form.
+    """
     rules: dict[str, Callable[[Any], Sequence[Any]]] = {
-        "tm_tensor.scan": _scan, "tm_tensor.sort": _sort, "tm_tensor.scatter": _scatter,
+        "tm_tensor.scan": partial(_scan, most=most), "tm_tensor.sort": _sort,
+        "tm_tensor.scatter": _scatter,
     }  # fmt: skip
     for function in functions(module):
-        for op in list(function.regions[0].blocks[0].operations):
-            operation = op.operation
-            if not operation.name.startswith("tm_tensor."):
-                continue
+        ops = [op.operation for op in function.regions[0].blocks[0].operations]
+        for operation in [op for op in ops if op.name.startswith("tm_tensor.")]:
             rule = rules.get(operation.name, _refuse)
             with ir.InsertionPoint(operation), operation.location:
                 results = rule(operation)
@@ -105,66 +115,83 @@ class _Along:
 # ---- scans ---------------------------------------------------------------------------------------
 
 
-def _scan(op: Any) -> Sequence[Any]:
-    x, _, _ = op.operands
+@dataclass(frozen=True)
+class _Prefixes:
+    """Reductions of what stands up to each element along a dimension, or from it on (`upwards`),
+    with or without itself (`inclusive`)."""
+
+    values: Values
+    combiner: str
+    inclusive: bool
+    upwards: bool
+    most: int
+
+    def of(self, x: Any, dim: int) -> Any:
+        shape = list(ir.RankedTensorType(x.type).shape)
+        one = self.most if dim == len(shape) - 1 else SHORT
+        block = _block(shape[dim], one) if DYNAMIC not in shape else 0
+        if block:
+            return self._by_blocks(x, dim, block)
+        along = _Along(self.values, x, dim)
+        own, other = T.index(dim), T.index(along.rank)
+        comparison = ("le" if self.inclusive else "lt", "ge" if self.inclusive else "gt")
+        there = T.make(comparison[not self.upwards], other, own)
+        neutral = T.const(identity_value(self.combiner, _dtype(x)), _dtype(x))
+        body = T.make("select", there, along.at(x, along.rank), neutral)
+        return along.reduce(self.combiner, body)
+
+    def _by_blocks(self, x: Any, dim: int, block: int) -> Any:
+        """Within each block, and of the blocks before it."""
+        kind, values = ir.RankedTensorType(x.type), self.values
+        shape = list(kind.shape)
+        cut = [*shape[:dim], shape[dim] // block, block, *shape[dim + 1 :]]
+        groups = [[k] if k < dim else [k, k + 1] if k == dim else [k + 1]
+                  for k in range(len(shape))]  # fmt: skip
+        cut_kind = ir.RankedTensorType.get(cut, kind.element_type)
+        blocks = tensor_dialect.ExpandShapeOp(cut_kind, x, groups, [], cut).result
+        within = self.of(blocks, dim + 1)
+        kept = [k for k in range(len(cut)) if k != dim + 1]
+        loops = list(map(T.index, range(len(cut))))
+        element = T.read(values.key(blocks), *loops, dtype=_dtype(x))
+        totals = build_reduce(values, self.combiner, element, cut, [], kept)
+        before = replace(self, inclusive=False).of(totals, dim)
+        first = T.read(values.key(before), *(loops[k] for k in kept), dtype=_dtype(x))
+        rest = T.read(values.key(within), *loops, dtype=_dtype(x))
+        joined = build_map(values, T.make(self.combiner, first, rest), cut, [])
+        return tensor_dialect.CollapseShapeOp(kind, joined, groups).result
+
+
+def _scan(op: Any, most: int) -> Sequence[Any]:
     dim, inclusive = op.attributes["dimension"].value, op.attributes["inclusive"].value
-    values, dtype = Values(), _dtype(x)
+    values, dtype = Values(), _dtype(op.operands[0])
     left, right = T.sym("left", dtype), T.sym("right", dtype)
     body = _body(op, [left, right], values)
     if body.op not in ("add", "mul", "max", "min") or set(body.args) != {left, right}:
         _refuse(op, " for what it combines elements with")
-    combiner = body.op
-    total = None
+    combiner, x, total = body.op, op.operands[0], None
     if next(iter(op.results[1].uses), None) is not None:
         shape, unknown = _extents(x)
         kept = [k for k in range(len(shape)) if k != dim]
         element = T.read(values.key(x), *map(T.index, range(len(shape))), dtype=dtype)
         total = build_reduce(values, combiner, element, shape, unknown, kept)
-    return _prefixes(values, x, dim, combiner, inclusive), total
+    scan = whole_scan(op, dim, inclusive, identity_value(combiner, dtype))
+    made = _Prefixes(values, combiner, scan.inclusive, scan.upwards, most).of(scan.x, dim)
+    if scan.around is not None:
+        scan.around.results[0].replace_all_uses_with(made)
+        scan.around.erase()
+    return made, total
 
 
-def _prefixes(values: Values, x: Any, dim: int, combiner: str, inclusive: bool) -> Any:
-    """The reduction of all elements before each one, or up to it."""
-    shape = list(ir.RankedTensorType(x.type).shape)
-    block = _block(shape[dim]) if DYNAMIC not in shape else 0
-    if block:
-        return _prefixes_by_blocks(values, x, dim, combiner, inclusive, block)
-    along = _Along(values, x, dim)
-    own, other = T.index(dim), T.index(along.rank)
-    before = T.make("le" if inclusive else "lt", other, own)
-    neutral = T.const(identity_value(combiner, _dtype(x)), _dtype(x))
-    return along.reduce(combiner, T.make("select", before, along.at(x, along.rank), neutral))
-
-
-def _block(extent: int) -> int:
-    """How many elements a block has: the divisor nearest to the root; 0 for a scan in one."""
-    if extent <= SHORT:
+def _block(extent: int, most: int) -> int:
+    """How many elements a block has: the divisor nearest to the root, or the largest for which
+    there is a pass (more than SHORT); 0 for a scan in one."""
+    if extent <= most:
         return 0
     divisors = [d for d in range(2, extent) if extent % d == 0]
+    if long := [d for d in divisors if SHORT < d <= most]:
+        return max(long)
     best = min(divisors, key=lambda d: (d + extent // d, d), default=0)
     return best if best and best + extent // best <= extent // 2 else 0
-
-
-def _prefixes_by_blocks(
-    values: Values, x: Any, dim: int, combiner: str, inclusive: bool, block: int
-) -> Any:
-    """Within each block, and of the blocks before it."""
-    kind = ir.RankedTensorType(x.type)
-    shape = list(kind.shape)
-    cut = [*shape[:dim], shape[dim] // block, block, *shape[dim + 1 :]]
-    groups = [[k] if k < dim else [k, k + 1] if k == dim else [k + 1] for k in range(len(shape))]
-    cut_kind = ir.RankedTensorType.get(cut, kind.element_type)
-    blocks = tensor_dialect.ExpandShapeOp(cut_kind, x, groups, [], cut).result
-    within = _prefixes(values, blocks, dim + 1, combiner, inclusive)
-    kept = [k for k in range(len(cut)) if k != dim + 1]
-    loops = list(map(T.index, range(len(cut))))
-    element = T.read(values.key(blocks), *loops, dtype=_dtype(x))
-    totals = build_reduce(values, combiner, element, cut, [], kept)
-    before = _prefixes(values, totals, dim, combiner, False)
-    first = T.read(values.key(before), *(loops[k] for k in kept), dtype=_dtype(x))
-    rest = T.read(values.key(within), *loops, dtype=_dtype(x))
-    joined = build_map(values, T.make(combiner, first, rest), cut, [])
-    return tensor_dialect.CollapseShapeOp(kind, joined, groups).result
 
 
 # ---- sorts ---------------------------------------------------------------------------------------

@@ -181,14 +181,21 @@ _LARGEST = 8  # exponents up to this one become products
 
 
 def _is_small(match: Match) -> bool:
+    """Whether an exponent is whole and small; one that is a float, only where a product is rounded
+    no more often than PyTorch's own power is: squares, and cubes of what is no 16-bit float."""
     value = match.number("exponent")
-    return value is not None and abs(value) <= _LARGEST
+    if value is None or match.root.name == "math.fpowi":
+        return value is not None and abs(value) <= _LARGEST
+    return bool(value == 2 or (value == 3 and str(_element(match["x"].type)) in ("f32", "f64")))
 
 
-@register("whole-powers", Op("math.fpowi", x, constant("exponent")), guard=_is_small)
+_POWERS = OneOf(*(Op(f"math.{name}", x, constant("exponent")) for name in ("fpowi", "powf")))
+
+
+@register("whole-powers", _POWERS, guard=_is_small)
 def power(match: Match) -> Any:
     """A power with a small whole exponent becomes a product."""
-    base, exponent = match["x"], match.number("exponent")
+    base, exponent = match["x"], int(match.number("exponent"))
     one = functools.partial(_filled, base.type, 1.0)
     factors = [base] * abs(exponent) or [one()]
     product = functools.reduce(lambda a, b: arith.MulFOp(a, b).result, factors)

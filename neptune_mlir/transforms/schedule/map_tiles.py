@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Tiles of maps: kernels that reduce nothing, and of GPUs those that read as memory lies."""
+"""Tiles of maps: kernels that reduce nothing, and of GPUs those that read as memory lies.
+
+And those of prefixes, `out[i] = reduction over j <= i of x[j]`, on GPUs: a tile has all of both
+axes, and threads compute its prefixes in one pass over what they hold
+(`codegen/gpu/reductions/prefixes.py`). Of short rows it has as many as give each thread some
+elements.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,17 @@ from collections.abc import Mapping, Sequence
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
+from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.targets.chips import gpu_target, is_known
+from neptune_mlir.targets.resources import scan_tile, scanned
 from neptune_mlir.transforms.schedule.tile_cuts import part_of
 
 OPERATIONS = 32  # of a map whose tile has 32 elements a thread
 SQUARE = 64  # elements along each side of a tile that is read along one and written along the other
 ELEMENTS = SQUARE * SQUARE // 2  # of a tile of a map whose rows are short
+# Elements of a row up to which prefixes have a tile like that of other reductions, and of a tile of
+# what is reduced beside them
+SHORT, PART = 64, 64
 
 
 def map_rows(nests: Sequence[FusedNest], on_chip: bool) -> int:
@@ -44,3 +56,42 @@ def within_quotients(
     if parallel and parallel[-1] not in divided:
         found[parallel[-1]] = max(sizes[parallel[-1]], ELEMENTS // found[inner])
     return found
+
+
+def prefix_axes(nest: FusedNest, domain: Sequence[int]) -> tuple[int, int] | None:
+    """The axis of a nest's results and the one that it reduces, where it takes in what lies before
+    each result, or behind it."""
+    body = nest.body
+    while body is not None and body.op == "cast":
+        (body,) = body.args
+    if nest.combiner is None or body is None or body.op != "select" or len(nest.reduced_axes) != 1:
+        return None
+    (j,) = nest.reduced_axes
+    condition, value, _ = body.args
+    if condition.op not in ("le", "lt", "ge", "gt"):
+        return None
+    sides = {side.attr for side in condition.args if side.op == "index"}
+    others = [axis for axis in sides - {j} if axis in nest.result_axes]
+    if len(sides) != 2 or len(others) != 1 or others[0] in T.axes_of(value):
+        return None
+    (i,) = others
+    return (i, j) if domain[i] == domain[j] != DYNAMIC else None
+
+
+def prefix_tile(
+    nests: Sequence[FusedNest], domain: Sequence[int], parallel: Sequence[int], chip: str
+) -> list[int] | None:  # fmt: skip
+    """The tile of a kernel that scans rows; None of another."""
+    found = {axes for nest in nests if (axes := prefix_axes(nest, domain)) is not None}
+    if len(found) != 1 or not is_known(chip):
+        return None
+    ((i, j),) = found
+    reduced = {a for nest in nests for a in nest.reduced_axes}
+    if not SHORT < domain[j] <= scanned(gpu_target(chip)):
+        return None
+    sizes = dict.fromkeys(range(len(domain)), 1)
+    sizes |= {a: min(domain[a], PART) for a in reduced} | {i: 0, j: 0}
+    rows = [a for a in parallel if a != i]
+    if rows:
+        sizes[rows[-1]] = 1 << max(1, scan_tile(gpu_target(chip)) // domain[j]).bit_length() - 1
+    return [0 if size == domain[a] else size for a, size in sizes.items()]

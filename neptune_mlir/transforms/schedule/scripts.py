@@ -27,6 +27,7 @@ from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
 from neptune_mlir.targets.group_tiles import DEEP
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fusion import factors_ahead
+from neptune_mlir.transforms.fusion.axes.split_sums import COLUMNS
 from neptune_mlir.transforms.fusion.inline_maps import inline_all
 from neptune_mlir.transforms.fusion.plan import LONG_STREAM
 
@@ -203,8 +204,6 @@ def _readable(message: str, source: str) -> str:
 
 MINOR = 16  # times less work than another reduction does: such a one has no say
 UNKNOWN = 1024  # what an extent counts that only a call knows
-
-COLUMNS = 256  # of a tile of sums over rows (the pass `tile`)
 
 
 def choose(

@@ -22,6 +22,8 @@ looks at the part that an axis plays, never at what the program is for:
   a row may have a program of many warps (`row_warps`), so does a reduction alone; a row that is
   read again after it was reduced is held whole; and rows that nothing divides, or whose length only
   a call knows, have a tile by that length (`row_tiles.py`);
+* on GPUs, where a nest takes in what lies before each of its results, or behind: all of both axes
+  (`map_tiles.py`);
 * parallel axes without a contraction: outside a stream (on GPUs also in one that reads do not run
   along) the last, when reads run along it, is uncut if static and at most 256, else 256 (in a join
   of more than FEW_CHUNKS, whose number is known at run time, `columns`); the last of the rest 16;
@@ -72,6 +74,7 @@ from neptune_mlir.transforms.schedule.map_tiles import (
     SQUARE,
     crossed_axes,
     map_rows,
+    prefix_tile,
     within_quotients,
 )
 from neptune_mlir.transforms.schedule.page_sizes import size_across_pages
@@ -220,6 +223,8 @@ def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> li
         wishes = replace(wishes, stream=wishes.stream or 1)
     domain, reduced = list(op.domain), {a for nest in nests for a in nest.own_axes}
     parallel = parallel_order(nests, {*range(len(domain))} - reduced - {axis})
+    if scanned := prefix_tile(nests, domain, parallel, chip_of(op)):
+        return scanned
     free = _free(op, nests, axis)
     wishes, rows, stream = wishes.of(bool(free) and axis is not None)
     is_map = bool(chip_of(op)) and not reduced and axis is None

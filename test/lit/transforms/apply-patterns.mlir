@@ -59,6 +59,22 @@ func.func @powers(%x: f32, %t: tensor<4xf32>) -> (f32, f32, f32, tensor<4xf32>, 
   return %a, %b, %c, %d, %e : f32, f32, f32, tensor<4xf32>, f32
 }
 
+// Squares, and cubes of what is no 16-bit float, are products in PyTorch as well.
+// CHECK-LABEL: func.func @float_powers
+// CHECK: arith.mulf %arg0, %arg0 : f32
+// CHECK: %[[B:.*]] = arith.mulf %arg1, %arg1 : bf16
+// CHECK: %[[K:.*]] = math.powf %arg1
+// CHECK: return %{{.*}}, %[[B]], %[[K]]
+func.func @float_powers(%x: f32, %y: bf16) -> (f32, bf16, bf16) {
+  %two = arith.constant 2.0 : bf16
+  %three = arith.constant 3.0 : f32
+  %cube = arith.constant 3.0 : bf16
+  %a = math.powf %x, %three : f32
+  %b = math.powf %y, %two : bf16
+  %c = math.powf %y, %cube : bf16
+  return %a, %b, %c : f32, bf16, bf16
+}
+
 // Distances and limits become two comparisons, in whichever order they stand.
 // CHECK-LABEL: func.func @near
 // ONE-LABEL: func.func @powers

@@ -47,6 +47,8 @@ BODIES = {
     "swish": (SWISH, lambda x: x * (1 / (1 + np.exp(-x)))),
     "mish": (MISH, lambda x: x * np.tanh(np.log1p(np.exp(np.minimum(x, 600))))),
     "tanh": ("%r = math.tanh %a : T", np.tanh),
+    "log": ("%r = math.log %a : T", np.log),
+    "log1p": ("%r = math.log1p %a : T", np.log1p),
 }  # fmt: skip
 
 
@@ -74,3 +76,12 @@ def test_every_number(name, dtype, target):
         want = want[usual]
         unit = 2.0 ** (np.floor(np.log2(np.abs(want))) - {"bf16": 7, "f16": 10}[dtype])
         assert (np.abs(got[usual] - want) / unit).max() <= 0.51
+
+
+@pytest.mark.parametrize(("dtype", "few"), [("bf16", True), ("f16", False)])
+def test_a_logarithm_of_few_digits_is_an_instruction(dtype, few):
+    """Near 1 it is off by 2^-22, and the logarithm of an f16 may be 2^-11."""
+    text = PROGRAM.format(BODIES["log"][0])
+    text = text.replace("xT>", f"x{dtype}>").replace(": T", f": {dtype}")
+    module, _ = compiler.lower_text(text, "test", "sm_80", None, "tile")
+    assert ("lg2.approx" in str(Simulated(module).module)) == few

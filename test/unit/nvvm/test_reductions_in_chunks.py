@@ -69,9 +69,17 @@ def test_what_is_cut_is_read_as_it_lies_in_memory():
     """Of the axes that a number is reduced over, the one with most pieces."""
     p = n.Program("mean")
     i, j = p.axis("i", 40), p.axis("j", 520)
-    x = p.input("x", i, j)[i, j]
-    p.output(n.mean(x * x, i, j))
-    assert check(p, (40, 520)) == [10, 1]
+    x, w = p.input("x", i, j)[i, j], p.input("w", j)[j]
+    p.output(n.mean(x * x * w, i, j))
+    assert check(p, (40, 520), (520,)) == [10, 1]
+
+
+def test_axes_that_are_reduced_together_are_cut_as_one():
+    p = n.Program("mean")
+    i, j, k = p.axis("i", 40), p.axis("j", 26), p.axis("k", 20)
+    x = p.input("x", i, j, k)[i, j, k]
+    p.output(n.mean(x * x, i, j, k))
+    assert check(p, (40, 26, 20)) == [6, 1]
 
 
 def test_sums_over_rows_are_cut():
