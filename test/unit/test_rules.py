@@ -232,3 +232,16 @@ def test_functions_are_short():
         if isinstance(node, ast.FunctionDef) and ((size := sizes(node))[0] > 60 or size[1] > 15)
     }
     assert found == LONG, "the list can only shrink"
+
+
+def test_files_that_modules_name_are_there():
+    """A file that is run as a program beside its module (`with_name`) moves with it."""
+    said = [
+        FILES[module].with_name(node.args[0].value)
+        for module, tree in trees().items()
+        for node in nodes(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "with_name"
+        if node.args and isinstance(node.args[0], ast.Constant)
+    ]
+    assert said
+    assert not [path for path in said if not path.is_file()]

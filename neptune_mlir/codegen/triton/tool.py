@@ -21,7 +21,7 @@ from typing import Any
 
 from neptune_mlir.errors import ToolError
 
-_CHILD = Path(__file__).with_name("triton_child.py")
+_CHILD = Path(__file__).with_name("child.py")
 # Triton's launchers pass two more pointers, to scratch memory that our kernels do not use.
 HIDDEN_POINTERS = 2
 _STAGES = {"ttgir": "ttgir", "llvm": "llir"}  # Triton's names of levels
