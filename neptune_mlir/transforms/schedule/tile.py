@@ -169,14 +169,15 @@ def tile(
     for function in functions(module):
         if warp_groups and not nest:
             align_factors(function, kernel_ops(function))
-        values = Values()
-        products = [op for op in kernel_ops(function) if free_axes(nests_of(op, values))]
-        for number, op in enumerate(kernel_ops(function), start=1):
+        values, kernels = Values(), kernel_ops(function)
+        read = [nests_of(op, values) for op in kernels]
+        products = [op for op, nests in zip(kernels, read, strict=True) if free_axes(nests)]
+        for number, (op, nests) in enumerate(zip(kernels, read, strict=True), start=1):
             wishes = replace(wishes, beside_products=any(other is not op for other in products))
             if TILE.on(op.operation) or nest not in (0, number):
                 continue
             is_stream = isinstance(op, N.StreamOp)
-            chosen = given if given and is_stream else default_tile(op, values, wishes)
+            chosen = given if given and is_stream else default_tile(op, nests, wishes)
             if len(chosen) != len(list(op.domain)):
                 raise ScheduleError(
                     f"{len(chosen)} tile sizes for {len(list(op.domain))} axes",
@@ -187,8 +188,7 @@ def tile(
             joins = small_joins(op.domain) if any_number else {}
             few = [(n, replace(wishes, columns=c)) for n, c in joins.items() if n < chosen[0]]
             if few:
-                TILE_FEW.set(op.operation, [default_tile(op, values, w, n) for n, w in few])
-        kernels = kernel_ops(function)
+                TILE_FEW.set(op.operation, [default_tile(op, nests, w, n) for n, w in few])
         if kernels and all(TILE.on(op.operation) for op in kernels) and chip_of(kernels[0]):
             like_readers(kernels, values)
 
@@ -215,9 +215,10 @@ def kernel_ops(function: Any) -> list[Any]:
     return found
 
 
-def default_tile(op: Any, values: Values, wishes: Wishes, chunks: int = 0) -> list[int]:
+def default_tile(
+    op: Any, nests: Sequence[FusedNest], wishes: Wishes, chunks: int = 0
+) -> list[int]:
     """The tile sizes that the default rule gives a kernel; of a join, for `chunks` at most."""
-    nests = nests_of(op, values)
     axis = looped_axis(op, nests, bool(wishes.held or wishes.warp_groups))
     if axis in shared_axes(nests):
         wishes = replace(wishes, stream=wishes.stream or 1)

@@ -69,6 +69,9 @@ def skip_dead_tiles(module: Any) -> None:
 
 def _skip(op: Any, values: nests.Values, name: str, on_gpu: bool) -> None:
     """Bound one stream by data, where its mask has some and it pays."""
+    stream_op = op if op.name == STREAM else op.regions[0].blocks[0].operations[0].operation
+    if not len(stream_op.opview.live.blocks):
+        return  # it has no mask
     kernel = read_kernel(op, values)
     stream = kernel.stream
     assert stream is not None
@@ -77,7 +80,6 @@ def _skip(op: Any, values: nests.Values, name: str, on_gpu: bool) -> None:
         forms = constraints(condition)
         known = forms is not None and begins_known(forms, stream)
         (kept if known else data).append(condition)
-    stream_op = op if op.name == STREAM else op.regions[0].blocks[0].operations[0].operation
     looks = tuned(stream_op, "looks", 1)
     useful = [c for c in data if looks and not c.is_const and _pays(kernel, c, on_gpu)]
     if not useful:
