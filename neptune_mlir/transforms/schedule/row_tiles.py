@@ -259,19 +259,24 @@ def kept_warps(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, elemen
     """Warps of a program that keeps rows of up to so many elements in shared memory, all of each in
     a tile (`stashed.py`); 0: it does not."""
     again = isinstance(op, N.StreamOp) and is_known(chip) and is_read_again(nests, axis)
-    functions, few = _has_functions(nests, axis), _sums(nests, axis) == 1
-    start = KEPT_WITH_FUNCTIONS if functions else KEPT_FROM if few else KEPT_FOR_SUMS
-    if not again or elements < start:
-        return 0
     made = {nest.key for nest in nests}
-    reads = (r for nest in nests for r in nest.reads if axis in T.axes_of(r))
-    sizes = {
-        r.attr: element_bytes(r.dtype)
-        for r in reads if len(T.axes_of(r)) > 1 and r.attr not in made
-    }  # fmt: skip
+    reads = [r for nest in nests for r in nest.reads if r.attr not in made]
+    functions = _has_functions(nests, axis)
+    if not again or elements < (KEPT_WITH_FUNCTIONS if functions else _kept_from(op, nests, axis)):
+        return 0
+    along = [r for r in reads if axis in T.axes_of(r) and len(T.axes_of(r)) > 1]
+    sizes = {r.attr: element_bytes(r.dtype) for r in along}
     whole = all(is_multiple(_extent(op, axis), BYTES // size) for size in sizes.values())
     size = sum(sizes.values()) * elements
     return kept_row_warps(gpu_target(chip), size, functions) if sizes and whole else 0
+
+
+def _kept_from(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
+    """From how many elements on rows without functions are kept: of those that several sums read,
+    where only a call knows the length, none that registers could hold."""
+    if _sums(nests, axis) == 1:
+        return KEPT_FROM
+    return KEPT_FROM + 1 if op.domain[axis] == DYNAMIC else KEPT_FOR_SUMS
 
 
 def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:

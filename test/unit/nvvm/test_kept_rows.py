@@ -113,3 +113,15 @@ def test_which_rows_are_kept(monkeypatch, name, cols, kept):
     raised = RaisedProgram(getattr(ops, name)(dtype="f16", cols=cols).to_mlir(), name)
     lowered = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     assert ("stash = 1" in str(lowered.module)) == kept
+
+
+@pytest.mark.parametrize(("name", "most"), [("softmax", 12288), ("layer_norm", 32768)])
+def test_which_rows_are_kept_whose_length_a_call_knows(monkeypatch, name, most):
+    """Those of several sums without functions, where a kernel is for longer rows too, are padded
+    for more than they gain unless registers hold none of them."""
+    monkeypatch.undo()
+    raised, _ = RaisedProgram(getattr(ops, name)(dtype="f16").to_mlir(), name).of_chunks()
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    variants = raised.variants(base, str(base.module), "sm_90a")
+    kept = {case.knob for case, low in variants if "stash = 1" in str(low.module)}
+    assert kept == {f"most:{n}" for n, more in row_tiles.KEPT_ROWS.items() if more >= most}
