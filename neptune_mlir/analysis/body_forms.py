@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
-from neptune_mlir.analysis.tiles import Generic, owner, reduction_of
+from neptune_mlir.analysis.tiles import Generic, is_multiple, owner, reduction_of
 from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
 
-_EQUAL = 0  # predicate of `arith.cmpi`
+_EQUAL, _LESS = 0, 2  # predicates of `arith.cmpi`
 _WIDENS = ("arith.extf", "arith.truncf", "arith.extsi", "arith.extui")  # of 0: 0
 
 
@@ -185,3 +185,30 @@ def shared_quotients(g: Generic) -> list[Any]:
         if operation.name == "linalg.index" or any(v in own for v in operation.operands):
             own |= set(operation.results)
     return found
+
+
+def asks_for_ends(g: Generic, loop: int, run: int) -> bool:
+    """Whether a body asks of positions along a loop only whether they lie before a multiple of
+    `run`: then `run` neighbours, of which the first is at a multiple, have one answer."""
+    found = [
+        op.operation.results[0] for op in g.block.operations
+        if op.operation.name == "linalg.index"
+        and ir.IntegerAttr(op.operation.attributes["dim"]).value == loop
+    ]  # fmt: skip
+    return bool(found) and all(_asks_for_ends(g, position, run) for position in found)
+
+
+def _asks_for_ends(g: Generic, position: Any, run: int) -> bool:
+    for use in position.uses:
+        op = use.owner.operation
+        other = op.operands[1 - use.operand_number] if len(op.operands) == 2 else None
+        made = other and owner(other)
+        if other is None or (made and made.block == g.block) or not is_multiple(other, run):
+            return False
+        if op.name == "arith.cmpi":
+            predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+            if predicate != _LESS or use.operand_number != 0:
+                return False
+        elif op.name != "arith.addi" or not _asks_for_ends(g, op.results[0], run):
+            return False
+    return True

@@ -125,6 +125,13 @@ class Layout:
         some = np.asarray(self._outside[..., list(dims)].any(axis=(1, 2)))
         return frozenset(map(int, np.flatnonzero(some))) - self.missing
 
+    def partial_like(self, dims: Sequence[int]) -> dict[int, int]:
+        """Of each register of `partial`, the first one that lies outside in the same threads: one
+        condition serves neighbours, where a tile ends between their runs."""
+        some = np.asarray(self._outside[..., list(dims)].any(axis=-1))
+        first: dict[bytes, int] = {}
+        return {r: first.setdefault(some[r].tobytes(), r) for r in sorted(self.partial(dims))}
+
     def members(self, kept: Sequence[int], out: Layout) -> list[list[int]]:
         """The registers that go into each register of `out`, a layout of the dimensions `kept`."""
         wanted = [tuple(o) for o in out.offsets(out.reg)]
@@ -148,6 +155,15 @@ class Layout:
         steps = [stride for part in ("lane", "warp") for stride, _ in self.digits_of(dim, part)]
         steps += [stride for stride, _ in mine if stride >= run]
         return run if all(step % run == 0 for step in steps) and not self.padded else 1
+
+    def chunk_along(self, dim: int) -> int:
+        """How many neighbours along a dimension follow one another in the registers, of which the
+        first is at a multiple of that; 1: none do."""
+        first = self.reg[0] if self.reg else Digit(None, 1)
+        if first.dim != dim or first.stride != 1:
+            return 1
+        others = (*self.reg[1:], *self.lane, *self.warp)
+        return math.gcd(first.size, *(d.stride for d in others if d.dim == dim))
 
     def digits_along(self, dims: Iterable[int], part: str) -> list[tuple[int, Digit]]:
         """The digits of `part` along `dims`, each with the distance between its values."""

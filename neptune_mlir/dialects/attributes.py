@@ -380,7 +380,7 @@ VIA = Attribute(
     'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
     writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY),
     readers=(
-        "codegen.gpu.early_loads", "codegen.gpu.in_place", "codegen.gpu.kernels",
+        "codegen.gpu.rows.early_loads", "codegen.gpu.in_place", "codegen.gpu.kernels",
         "codegen.nvidia.rings", "codegen.nvidia.specialized",
         "transforms.gpu.defer_joins", "transforms.gpu.keep_references", "transforms.gpu.streams",
         _HOLD, "transforms.hopper.specialize_warps",

@@ -24,7 +24,7 @@ from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms.hopper.specialize_warps import suits
 from neptune_mlir.transforms.schedule.join_streams import are_faster_joined
-from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
+from neptune_mlir.transforms.schedule.row_tiles import KEPT_ROWS, SHORT_ROWS
 
 
 def _waiting(bits: int) -> tuple[str, str]:
@@ -78,10 +78,9 @@ KNOBS = {"streamed": f"{HELD};least:16", "private": f"{PRIVATE};{HELD}"}
 CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
 # Streams so short that one tile has a whole row, of rows whose length only a call knows: the
 # longest first, for of several images that serve a call the last one counts.
+_LEAST = {n: short.least for n, short in SHORT_ROWS.items()} | KEPT_ROWS
 SHORT_STREAMS = {
-    "streamed": tuple(
-        (n, f"most:{n}", SHORT_ROWS[n].least) for n in sorted(SHORT_ROWS, reverse=True)
-    )
+    "streamed": tuple((n, f"most:{n}", _LEAST[n]) for n in sorted(_LEAST, reverse=True))
 }
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")

@@ -21,7 +21,7 @@ from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.guarded import GuardedAccess
     from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
-    from neptune_mlir.codegen.gpu.scalars import Scalars
+    from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 
 
 _ADD_FLOATS, _RELAXED = 11, 2  # of LLVM's atomic operations and orders
@@ -81,6 +81,11 @@ class Chip:
 
     def start_copy(self, memory: Memory, array: Array, window: Window, tile: SharedTile) -> None:
         """Start bringing a window to shared memory; only where the chip `copies_ahead`."""
+        raise NotImplementedError
+
+    def copy_chunk(self, memory: Memory, target: Index, source: Any, inside: Any) -> None:
+        """Start copying 16 bytes, or write zeros where `inside` is false (None: it is true); only
+        where the chip `copies_ahead`."""
         raise NotImplementedError
 
     def commit(self) -> None:

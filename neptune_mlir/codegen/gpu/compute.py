@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.body_forms import (
+    asks_for_ends,
     picked_of,
     prefix_of,
     results_along,
@@ -26,12 +28,15 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
 )
 from neptune_mlir.codegen.gpu.chip import Operand
-from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads, under
+from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.quotients import share_divisors
+from neptune_mlir.codegen.gpu.reductions.across_warps import across_warps
 from neptune_mlir.codegen.gpu.reductions.picked import Picker
 from neptune_mlir.codegen.gpu.reductions.prefixes import PrefixWriter
-from neptune_mlir.codegen.gpu.scalars import Index, ScalarOp, Scalars
+from neptune_mlir.codegen.gpu.rows.stashed import is_stored_once, read_layouts
+from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars
 from neptune_mlir.codegen.gpu.tile_forms import (
+    Anew,
     Arriving,
     Held,
     Pending,
@@ -42,7 +47,7 @@ from neptune_mlir.codegen.gpu.tile_forms import (
     words_of,
 )
 from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, WIDENS
-from neptune_mlir.ir.bindings import ir, scf
+from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import MatrixInstruction
 
 
@@ -84,6 +89,9 @@ def _together(kind: Any, layout: Layout) -> int:
     return count if layout.registers % count == 0 else 1
 
 
+# neighbours in a chunk, at least; elements that are combined before more are read anew
+CHUNKED, RUN = 4, 8
+
 Interleaved = Callable[[Iterable[Any], int], Iterable[Any]]  # values, and how many
 
 
@@ -98,7 +106,9 @@ class Compute:
 
     # ---- tiles as registers
 
-    def registers(self, tile: Tile, layout: Layout, dims: Sequence[int] | None = None) -> list[Any]:
+    def registers(
+        self, tile: Tile, layout: Layout, dims: Sequence[int] | None = None
+    ) -> Sequence[Any]:
         """The elements of `tile` that each register of `layout` needs.
 
         `dims`: which dimension of `layout` each dimension of the tile is (default: the same).
@@ -118,20 +128,24 @@ class Compute:
             values = tile.read(self.memory, needed)
         sources = layout.sources(needed, dims)
         assert sources is not None
+        if isinstance(values, Arriving) and list(sources) == list(range(len(values))):
+            return values
         return [values[k] for k in sources]
 
     def arriving(self, tile: Pending, needed: Layout) -> Arriving:
         """The elements of a tile that a layout needs; those that were asked for before, if so."""
-        found: Arriving = self.s.remember((id(tile), needed), lambda: Arriving(tile.load(needed)))
+        arrive = partial(Arriving, tile.load(needed), needed.registers)
+        found: Arriving = self.s.remember((id(tile), needed), arrive)
         return found
 
     def _one_by_one(
-        self, tile: Tile, layout: Layout, dims: Sequence[int]
+        self, tile: Tile, layout: Layout, dims: Sequence[int], anew: bool
     ) -> Callable[[int], Any]:
         """A function from a register of `layout` to its element of a tile; of one that is loaded
         only then, and has fewer dimensions, that is where it is asked for. (A row of numbers for
         all columns of an accumulator would take as many registers.)"""
-        if not self.in_turn or not isinstance(tile, Pending) or len(dims) == len(layout.shape):
+        in_turn = anew or (self.in_turn and len(dims) < len(layout.shape))
+        if not in_turn or not isinstance(tile, Pending):
             return self.registers(tile, layout, dims).__getitem__
         needed = layout.project(dims)
         found, sources = self.arriving(tile, needed), layout.sources(needed, tuple(dims))
@@ -238,7 +252,7 @@ class Compute:
                     table.append(outside[slot])
             yield table[slots[wanted]]
 
-    def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held:
+    def generic(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Held | Anew:
         """An elementwise op or reduction on registers. `tiles`: the inputs, then the init."""
         out = iteration.project(results_along(g))
         if WIDENS.on(g.op):
@@ -253,18 +267,14 @@ class Compute:
             if made is not None:
                 return Held(out, made)
         if not g.reduced:
-            if not (shared := shared_quotients(g)):
-                left = self._left_alone(g, tiles, iteration)
-                made = self.evaluate(g, self._in_turn(g, tiles, iteration, set(left)))
-                found = iter(self.interleaved(made, iteration.registers - len(left)))
-                every = range(iteration.registers)
-                return Held(out, [left[r] if r in left else next(found) for r in every])
-            points = self.points(g, tiles, iteration)
-            for op in shared:
-                both = (self.evaluate(g, points, v) for v in op.operands)
-                share_divisors(self.s, zip(*both, strict=True))
-            return Held(out, list(self.evaluate(g, points)))
-        operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
+            each = partial(self._elementwise, g, tiles, iteration)
+            if any(isinstance(t, Anew) for t in tiles):
+                if is_stored_once(g.result):
+                    return Held(out, Arriving(each(), iteration.registers))
+                if {*read_layouts(g.result)} == {out}:
+                    return Anew(out, each)
+            return Held(out, list(each()))
+        operands, positions = self._operands(g, tiles, iteration), self._positions(g, iteration)
         if prefix := prefix_of(g):
             made = PrefixWriter(self, g, prefix, iteration).write(operands)
             start = self.registers(tiles[-1], out)
@@ -272,13 +282,37 @@ class Compute:
             return Held(out, [self.s.combine(prefix.name, a, b) for a, b in joined])
         return Held(out, self._reduce(g, tiles[-1], operands, positions, iteration, out))
 
+    def _elementwise(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> Iterator[Any]:
+        if shared := shared_quotients(g):
+            yield from self._quotients(g, shared, tiles, iteration)
+            return
+        left = self._left_alone(g, tiles, iteration)
+        made = self.evaluate(g, self._in_turn(g, tiles, iteration, set(left)))
+        found = iter(self.interleaved(made, iteration.registers - len(left)))
+        for r in range(iteration.registers):
+            yield left[r] if r in left else next(found)
+
+    def _quotients(
+        self, g: Generic, shared: Sequence[Any], tiles: Sequence[Tile], iteration: Layout
+    ) -> Iterator[Any]:
+        """The values of an elementwise op whose quotients have divisors in common."""
+        point = self.points(g, tiles, iteration)
+        run = RUN if any(isinstance(t, Anew) for t in tiles) else iteration.registers
+        for start in range(0, iteration.registers, run):
+            points = list(map(point, range(start, min(start + run, iteration.registers))))
+            for op in shared:
+                both = (self.evaluate(g, points, v) for v in op.operands)
+                share_divisors(self.s, zip(*both, strict=True))
+            yield from self.evaluate(g, points)
+
     def _in_turn(
         self, g: Generic, tiles: Sequence[Tile], iteration: Layout, without: Collection[int]
     ) -> Iterator[Point]:
         """`points`, whose elements are loaded in turn, `without` some registers."""
-        positions = self.threads.positions(iteration)
+        positions = self._positions(g, iteration)
+        anew = [t for t in tiles if isinstance(t, Anew)]
         reads = [
-            self._one_by_one(t, iteration, loops) if g.is_read(k) else None
+            self._one_by_one(t, iteration, loops, bool(anew)) if g.is_read(k) else None
             for k, (t, loops) in enumerate(zip(tiles[:-1], g.maps[:-1], strict=True))
         ]  # fmt: skip
         init = self.registers(tiles[-1], iteration, g.maps[-1]) if g.reads_init else None
@@ -299,14 +333,26 @@ class Compute:
                     return {r: values[r] for r in iteration.missing}
         return {}
 
-    def points(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Point]:
-        """The elements of an elementwise op that a thread has."""
-        operands, positions = self._operands(g, tiles, iteration), self.threads.positions(iteration)
+    def points(
+        self, g: Generic, tiles: Sequence[Tile], iteration: Layout
+    ) -> Callable[[int], Point]:  # fmt: skip
+        """The elements of an elementwise op that a thread has, by register."""
+        operands, positions = self._operands(g, tiles, iteration), self._positions(g, iteration)
         init = self.registers(tiles[-1], iteration, g.maps[-1]) if g.reads_init else None
-        return [
-            ([*(o and o[r] for o in operands), init and init[r]], positions[r])
-            for r in range(iteration.registers)
-        ]
+
+        def point(r: int) -> Point:
+            return [*(o and o[r] for o in operands), init and init[r]], positions[r]
+
+        return point
+
+    def _positions(self, g: Generic, iteration: Layout) -> Sequence[Any]:
+        """Of each register, the position that the body of a tile op is told: of neighbours in a
+        chunk that have one answer to all it asks, that of the first."""
+        positions, last = self.threads.positions(iteration), len(iteration.shape) - 1
+        run = iteration.chunk_along(last)
+        if run < CHUNKED or not asks_for_ends(g, last, run):
+            return positions
+        return [positions[r - r % run] for r in range(len(positions))]
 
     def _operands(self, g: Generic, tiles: Sequence[Tile], iteration: Layout) -> list[Any]:
         """Registers of each input, where the op reads it."""
@@ -325,7 +371,7 @@ class Compute:
         groups = iteration.members(g.maps[-1], out)
         start = self.registers(init, out)
         results: list[Any] = []
-        partial = iteration.partial(g.reduced)
+        partial, everywhere = iteration.partial_like(g.reduced), self.threads.positions(iteration)
         limits = [n if k in g.reduced else None for k, n in enumerate(iteration.shape)]
         pick = picked_of(g, name, inner)
         picker = pick and Picker(pick, self, g, iteration)
@@ -341,19 +387,22 @@ class Compute:
                 for r in members
             )
             values = self.evaluate(g, points, inner)
+            run = RUN if any(isinstance(o, Arriving) for o in operands) else iteration.registers
             for members in groups:
-                parts = []
+                parts, runs = list[Any](), list[Any]()
                 for r in members:
+                    if len(parts) == run:
+                        runs, parts = [*runs, self.s.reduce(name, parts)], []
                     value = next(values)
                     if r in partial:
-                        inside = self.memory.in_bounds(positions[r], limits)
-                        value = self.s.select(inside, value, self._identity(name, value.type))
+                        inside = self.memory.in_bounds(everywhere[partial[r]], limits)
+                        value = self._inside(inside, name, value)
                     parts.append(value)
-                results.append(self.s.reduce(name, parts) if parts else None)
+                results.append(self.s.reduce(name, [*runs, *parts]) if members else None)
         if not PARTIAL.on(g.op):  # see `defer-joins`
             results = [v and self._across_lanes(name, v, iteration, g) for v in results]
             along = [(n, d.size) for n, d in iteration.digits_along(g.reduced, "warp")]
-            results = self._across_warps(name, results, along, element_of(g.result), out)
+            results = across_warps(self, name, results, along, element_of(g.result), out)
         return [
             a if b is None else self.s.combine(name, a, b)
             for a, b in zip(start, results, strict=True)
@@ -371,7 +420,7 @@ class Compute:
             for distance in distances:
                 value = self.s.combine("arith.addf", value, self.shuffle(value, distance))
             values[k] = value
-        values = self._across_warps("arith.addf", values, warps, dtype, tile.layout)
+        values = across_warps(self, "arith.addf", values, warps, dtype, tile.layout)
         return Held(tile.layout, values)
 
     def _across_lanes(self, name: str, value: Any, iteration: Layout, g: Generic) -> Any:
@@ -404,85 +453,17 @@ class Compute:
     def _shuffle_word(self, value: Any, distance: int) -> Any:
         return self.s.chip.exchange(self.s, value, distance)
 
-    def _across_warps(
-        self, name: str, values: list[Any], along: Sequence[tuple[int, int]], dtype: Any,
-        out: Layout,
-    ) -> list[Any]:  # fmt: skip
-        """Combine what different warps reduced, through shared memory; `along`: distance and size
-        of the digits of their numbers."""
-        if not along:
-            return values
-        s, memory = self.s, self.memory
-        count = 1
-        number: Index = 0
-        for distance, size in along:
-            digit = s.mod(s.div(self.threads.warp, distance), size)
-            number = s.add(number, s.mul(digit, count))
-            count *= size
-        layout = L.shared((count, *out.shape), element_bytes(dtype))
-        found = []
-        with memory.scratch(layout.bytes) as offset:
-            tile = SharedTile(layout, offset, dtype)
-            for value, position in zip(values, self.threads.positions(out), strict=True):
-                if value is None:
-                    continue
-                place = s.add(memory.shared_offset(layout, [number, *position]), tile.offset)
-                inside = memory.in_bounds(position, out.shape) if out.padded else None
-                with under(s, inside):
-                    memory.store_element(
-                        memory.to_memory(value, dtype), memory.shared_pointer(place), layout.element
-                    )
-            memory.barrier()
-            for position in self.threads.existing(out):
-                parts = memory.load_shared(tile, [[k, *position] for k in range(count)])
-                found.append(s.reduce(name, parts))
-        return found
+    def _inside(self, inside: Any, name: str, value: Any) -> Any:
+        """A value where it exists, else what changes no result; a square stays one, to be added."""
+        a, b = self.s.parts(value, "arith.mulf") or (None, None)
+        if name == "arith.addf" and a is not None and a == b:
+            root = self.s.select(inside, a, self._identity(name, value.type))
+            return self.s.multiply(root, root)
+        return self.s.select(inside, value, self._identity(name, value.type))
 
     def _identity(self, name: str, kind: Any) -> Any:
         width = kind.width if isinstance(kind, ir.IntegerType) else 32
         return self.s.constant(identity_of(name, width), kind)
-
-    # ---- loops over shared operands, for everything else
-
-    def loop(self, g: Generic, tiles: Sequence[Tile], layout: Layout) -> Held:
-        """A reduction in loops over its reduced axes; every input is read from shared memory."""
-        s = self.s
-        start = self.registers(tiles[-1], layout)
-        positions = self.threads.positions(layout)
-        body_of = g.maps[-1]
-
-        def point(indices: dict[int, Index], r: int, accumulated: Any) -> Point:
-            position: list[Index] = [0] * len(g.extents)
-            for loop, p in zip(body_of, positions[r], strict=True):
-                limit = g.extents[loop]
-                position[loop] = s.minimum(p, limit - 1) if layout.padded else p
-            for loop, p in indices.items():
-                position[loop] = p
-            elements: list[Any] = []
-            for k, tile in enumerate(tiles[:-1]):
-                if not g.is_read(k):
-                    elements.append(None)
-                elif isinstance(tile, SharedTile):
-                    where = [position[loop] for loop in g.maps[k]]
-                    elements.append(self.memory.load_shared(tile, [where])[0])
-                else:
-                    assert isinstance(tile, Splat)
-                    elements.append(tile.value)
-            return [*elements, accumulated], position
-
-        def nest(
-            remaining: Sequence[int], indices: dict[int, Index], carried: list[Any]
-        ) -> list[Any]:
-            if not remaining:
-                points = (point(indices, r, c) for r, c in enumerate(carried))
-                return list(self.evaluate(g, points))
-            loop = scf.ForOp(s.value(0), s.value(g.extents[remaining[0]]), s.value(1), carried)
-            with s.scope(loop.body):
-                inner = {**indices, remaining[0]: loop.induction_variable}
-                scf.YieldOp(nest(remaining[1:], inner, list(loop.inner_iter_args)))
-            return list(loop.results)
-
-        return Held(layout, nest(list(g.reduced), {}, start))
 
     # ---- matrix products
 

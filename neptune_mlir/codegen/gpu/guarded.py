@@ -86,18 +86,17 @@ def _reach(layout: Layout, dim: int) -> int:
 
 def load(
     memory: Memory, array: Array, window: Window, layout: Layout, vector: int, along: int
-) -> list[Any]:
+) -> Iterator[Any]:
     """The elements of a window that this thread holds; 0 outside of what exists."""
     s, size = memory.s, element_bytes(array.dtype)
     kind = memory.memory_type(array.dtype)
-    found: list[Any] = []
     for access in accesses(memory, array, window, layout, vector, along):
         if access is None:
             values = [s.constant(0, kind)] * vector
         else:
             values = _load(memory, access, kind, size, vector)
-        found += [memory.from_memory(v, array.dtype) for v in values]
-    return found
+        for value in values:
+            yield memory.from_memory(value, array.dtype)
 
 
 def _load(memory: Memory, access: GuardedAccess, kind: Any, size: int, vector: int) -> list[Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
@@ -36,16 +37,18 @@ from neptune_mlir.analysis.tiles import (
     tuned,
     view_source,
 )
-from neptune_mlir.codegen.gpu.ahead import bring_rows
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
-from neptune_mlir.codegen.gpu.early_loads import load_early
 from neptune_mlir.codegen.gpu.host import KernelSignature
+from neptune_mlir.codegen.gpu.in_loops import reduce_in_loops
 from neptune_mlir.codegen.gpu.kept import KeptLoop
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.meeting import Meeting
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
+from neptune_mlir.codegen.gpu.rows.ahead import bring_rows
+from neptune_mlir.codegen.gpu.rows.early_loads import load_early
+from neptune_mlir.codegen.gpu.rows.stashed import stash
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars, on_one_die
 from neptune_mlir.codegen.gpu.sums import add_slice
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView, Splat, Tile
@@ -339,8 +342,7 @@ class KernelWriter:
             return Splat(None)
         if value not in self.tiles:
             raise LoweringError(
-                "a tile that this kernel does not make",
-                loc=location_text(self.forall.location),
+                "a tile that this kernel does not make", loc=location_text(self.forall.location)
             )
         if value in self.landing:
             self.chip.arrive()
@@ -384,7 +386,8 @@ class KernelWriter:
             return
         if not LAYOUT.on(op):
             window = self.window(found)
-            self.tiles[value] = Pending(lambda lay: self.memory.load_each(array, window, lay))
+            pending = Pending(partial(self.memory.load_each, array, window))
+            self.tiles[value] = stash(self, op, array, window) or pending
             return
         if value in self.tiles:  # staged by the loop around it
             return
@@ -415,7 +418,7 @@ class KernelWriter:
             layout = iteration_of(op, shape_of(g.result))
             made = self.compute.matrix(g, self.oriented(g), tiles, layout)
         else:
-            made = self.compute.loop(g, tiles, iteration_of(op, shape_of(g.result)))
+            made = reduce_in_loops(self.compute, g, tiles, iteration_of(op, shape_of(g.result)))
         self.tiles[g.result] = made
 
     def operands(self, g: Any) -> list[Tile]:
@@ -468,10 +471,11 @@ class KernelWriter:
         window = Window(None, view.offsets, view.dims, shape, valid, multiple)
         tile = self.tile(source)
         layout = tile.layout if isinstance(tile, Held) else self.any_layout(shape)
-        self.write_tile(op, view.array, window, layout, self.compute.registers(tile, layout))
+        values = tile.values if isinstance(tile, Held) else self.compute.registers(tile, layout)
+        self.write_tile(op, view.array, window, layout, values)
 
     def write_tile(
-        self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
+        self, op: Any, array: Array, window: Window, layout: Layout, values: Sequence[Any]
     ) -> None:
         write = self.memory.add_global if op.name == ADD_SLICE else self.memory.store_global
         if INTERLEAVED.on(op):

@@ -89,7 +89,8 @@ class MeasuredOp:
         """Write the weights by references of any size."""
         s, compute, g = self.s, self.kernel.compute, read_generic(self.op)
         iteration = iteration_of(self.op, g.extents)
-        points = compute.points(g, self.kernel.operands(g), iteration)
+        point = compute.points(g, self.kernel.operands(g), iteration)
+        points = list(map(point, range(iteration.registers)))
         difference, condition = exponent_of(self.op).operands, condition_of(self.op)
         values, references = (list(compute.evaluate(g, points, v)) for v in difference)
         if condition is not None:  # as in the maximum; not for the weights, or it stays around

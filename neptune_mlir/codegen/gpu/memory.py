@@ -387,7 +387,7 @@ class Memory:
     def load_each(self, array: Array, window: Window, layout: Layout) -> Iterator[Any]:
         """The same, each access where it is asked for."""
         s, kind = self.s, self.memory_type(array.dtype)
-        vector = self._vector(array, window, layout)
+        vector = self.access_of(array, window, layout)
         along = guarded.guarded(self, array, window, layout)
         if along is not None:
             yield from guarded.load(self, array, window, layout, vector, along)
@@ -414,7 +414,7 @@ class Memory:
         kind = ir.VectorType.get([len(values)], values[0].type)
         return self.s.op("vector.from_elements", values, kind)
 
-    def _vector(self, array: Array, window: Window, layout: Layout) -> int:
+    def access_of(self, array: Array, window: Window, layout: Layout) -> int:
         """How many neighbouring elements one access may take."""
         last = len(layout.shape) - 1
         if not layout.reg or layout.reg[0].dim != last or layout.reg[0].stride != 1:
@@ -452,9 +452,10 @@ class Memory:
     ) -> None:
         """Write what exists of a tile that the threads hold."""
         layout, order = _neighbours_first(layout)
-        values = [values[k] for k in order]
+        if order != list(range(len(order))):
+            values = [values[k] for k in order]
         positions = self.threads.positions(layout)
-        vector = self._vector(array, window, layout)
+        vector = self.access_of(array, window, layout)
         along = guarded.guarded(self, array, window, layout)
         if along is not None:
             guarded.store(self, array, window, layout, values, vector, along)
@@ -472,7 +473,7 @@ class Memory:
         layout, order = _neighbours_first(layout)
         values = [values[k] for k in order]
         positions = self.threads.positions(layout)
-        vector = min(self.s.chip.adds, self._vector(array, window, layout))
+        vector = min(self.s.chip.adds, self.access_of(array, window, layout))
         for start in self._existing(window, layout, positions, vector):
             pointer = self.address(array, window, positions[start])
             self.s.chip.add_in_memory(values[start : start + vector], pointer)

@@ -18,7 +18,7 @@ class Held:
     """A tile in registers: one value per register of the layout."""
 
     layout: Layout
-    values: list[Any]
+    values: Sequence[Any]
 
 
 @dataclass
@@ -36,20 +36,51 @@ class Pending:
     load: Callable[[Layout], Iterator[Any]]
 
 
-class Arriving:
-    """Elements that are loaded one after the other, each where it is first asked for."""
+class Arriving(Sequence[Any]):
+    """Elements that are loaded or computed one after the other, each where it is first asked for.
 
-    def __init__(self, each: Iterator[Any]):
-        self._each, self._found = each, list[Any]()
+    Args:
+        count: how many there are.
+    """
 
-    def __getitem__(self, k: int) -> Any:
-        while len(self._found) <= k:
+    def __init__(self, each: Iterator[Any], count: int):
+        self._each, self._count, self._found = each, count, list[Any]()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, k: Any) -> Any:
+        last = k.indices(self._count)[1] if isinstance(k, slice) else k + 1
+        while len(self._found) < last:
             self._found.append(next(self._each))
         return self._found[k]
 
     def all(self) -> list[Any]:
-        self._found += self._each
-        return self._found
+        return self[:]
+
+
+@dataclass
+class Anew:
+    """A tile that each op which reads it loads or computes anew, by the layout that all of these
+    have: registers do not hold it.
+
+    Attributes:
+        each: its elements, one after the other.
+        otherwise: those that another layout needs, where an op may have one.
+    """
+
+    layout: Layout
+    each: Callable[[], Iterator[Any]]
+    otherwise: Callable[[Layout], Sequence[Any]] | None = None
+
+    def read(self, memory: Memory, layout: Layout) -> Sequence[Any]:
+        if layout != self.layout:
+            assert self.otherwise, "a tile that no op was to read by another layout"
+            return self.otherwise(layout)
+        return Arriving(self.each(), layout.registers)
+
+    def operand(self, threads: Threads, memory: Memory, wanted: Operand) -> Any:
+        raise AssertionError("kernels with products hold their tiles")
 
 
 @dataclass
@@ -72,7 +103,7 @@ class Pieces:
 class InMemory(Protocol):
     """A tile in shared memory, whatever form it has there (`SharedTile`, say)."""
 
-    def read(self, memory: Memory, layout: Layout) -> list[Any]:
+    def read(self, memory: Memory, layout: Layout) -> Sequence[Any]:
         """The elements that the registers of `layout` need."""
 
     def operand(

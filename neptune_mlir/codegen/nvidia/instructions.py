@@ -156,6 +156,9 @@ class Nvidia(Chip):
         else:
             memory.store_staged(array, window, tile, memory.load_staged(array, window))
 
+    def copy_chunk(self, memory: Memory, target: Index, source: Any, inside: Any) -> None:
+        _copy_chunk(memory, target, source, inside)
+
     def commit(self) -> None:
         ir.Operation.create("nvvm.cp.async.commit.group")
 

@@ -245,7 +245,7 @@ class SpecializedWriter(KernelWriter):
         return there and array.in_fragments and self.queue is not None
 
     def write_tile(
-        self, op: Any, array: Array, window: Window, layout: Layout, values: list[Any]
+        self, op: Any, array: Array, window: Window, layout: Layout, values: Sequence[Any]
     ) -> None:
         if array.in_fragments:
             if self.adder is not None:

@@ -40,7 +40,7 @@ from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.chips import gpu_target, is_known
-from neptune_mlir.targets.resources import WARPS, row_lanes
+from neptune_mlir.targets.resources import WARPS, kept_row_warps, row_lanes
 from neptune_mlir.targets.warp_groups import CHUNK
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
@@ -82,7 +82,7 @@ SHORT_ROWS = {
     SHORT_ROW: ShortRows(0, ALWAYS, ALWAYS),
     384: ShortRows(8, ALWAYS, NEVER),
     512: ShortRows(8, ALWAYS, AGAIN, once=8),
-    768: ShortRows(4, ALWAYS, NEVER, once=4),
+    768: ShortRows(4, ALWAYS, AGAIN, once=4),
     1024: ShortRows(4, ALWAYS, NEVER, once=4),
     3 * 512: ShortRows(1, NEVER, AGAIN, least=1024, once=4),
     ROW // 2: ShortRows(1, AGAIN, AGAIN, least=1024, once=2),
@@ -103,6 +103,12 @@ FEW_KNOWN, FEW_UNKNOWN, FEW_SINGLE = 4, 8, 2
 PRODUCT_ROW = 1024  # rows that products sum over count as so long where only a call knows
 # Those of them that are read again have a kernel for up to so many elements each, and one for more
 PRODUCT_ROWS = 1024, ROW // 2, ROW
+# Rows of whole chunks that are read again are kept in shared memory from so many elements on: with
+# functions; else where one sum reads them, or several. Where only a call knows the length, kernels
+# are for up to so many, and more than some.
+KEPT_WITH_FUNCTIONS, KEPT_FROM, KEPT_FOR_SUMS = 2 * ROW, 8 * ROW, 4 * ROW
+KEPT_ROWS = {4 * ROW: 3 * ROW, 5 * ROW: 4 * ROW, 8 * ROW: 5 * ROW, 14 * ROW: 8 * ROW}
+SUM_WARPS = 8  # of a row of more than ROW / 2 elements that one sum reads, and the result
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -140,7 +146,10 @@ def row_tile(
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
-        if calls.most and _is_held(tiles, calls.most, is_read_again(nests, axis)):
+        if calls.most in KEPT_ROWS:
+            if kept_warps(op, nests, axis, chip, calls.most):
+                return 1, calls.most, ()
+        elif calls.most and _is_held(tiles, calls.most, is_read_again(nests, axis)):
             short = SHORT_ROWS[calls.most]
             rows = short.once if tiles is ONCE_TILES and short.once else short.rows
             return rows or _short_rows(op, nests, axis, chip, calls.most), calls.most, ()
@@ -151,12 +160,9 @@ def row_tile(
         if not streamed:  # nothing is kept but a number for each row
             rows = max(rows, ROW // elements)
         return rows, min(most, elements) if most < ROW else elements, starts
-    if wide and streamed and _is_short(op, nests, axis, extent):
-        return _short_rows(op, nests, axis, chip, extent), extent, ()
-    if wide and streamed and is_of_warps(op, nests, axis):
-        return 4 if extent <= FEW_ELEMENTS else 1, extent, ()  # programs begin no faster
-    if wide and 256 < extent <= _whole_row(nests, axis):
-        return max(1, most // (1 << (extent - 1).bit_length())), extent, ()
+    if wide and (rows := _whole_rows(op, nests, axis, chip, most)):
+        few = bool(kept_warps(op, nests, axis, chip, extent))  # these may be cut
+        return rows, extent, [FEW_FROM] if few else ()
     long = wide and extent >= FEW_FROM
     if long and calls.few:
         return 1, FEW_ROW[calls.few], ()
@@ -177,6 +183,21 @@ def row_tile(
         rows, elements = _of_length(tables, extent)
         return rows, min(most, elements) if most < ROW else elements, starts
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
+
+
+def _whole_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
+    """Rows of a known length of a tile that has all of each; 0: a tile has not."""
+    extent, streamed = op.domain[axis], isinstance(op, N.StreamOp)
+    if streamed and _is_short(op, nests, axis, extent):
+        return _short_rows(op, nests, axis, chip, extent)
+    if streamed and is_of_warps(op, nests, axis):
+        return 4 if extent <= FEW_ELEMENTS else 1  # programs begin no faster
+    if kept_warps(op, nests, axis, chip, extent):
+        return 1
+    if 256 < extent <= _whole_row(nests, axis):
+        return max(1, most // (1 << (extent - 1).bit_length()))
+    single = streamed and is_single(_tiles(op, nests, axis)) and not is_read_again(nests, axis)
+    return int(single and ROW < extent < 2 * ROW)  # element by element: all of them at once
 
 
 def columns_beside(
@@ -227,8 +248,35 @@ def row_warps(
     if elements == most and _tiles(op, nests, axis) is ONCE_TILES:
         return min(rows, WARPS)
     if is_read_again(nests, axis):
-        return PART_WARPS if 2 * elements > PART else 0
+        alone = extent == elements <= ROW < 2 * elements and _sums(nests, axis) == 1
+        return SUM_WARPS if alone else PART_WARPS if 2 * elements > PART else 0
+    if is_single(_tiles(op, nests, axis)) and extent == elements > ROW:
+        return WARPS
     return rows if is_of_warps(op, nests, axis) else 0
+
+
+def kept_warps(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, elements: int) -> int:
+    """Warps of a program that keeps rows of up to so many elements in shared memory, all of each in
+    a tile (`stashed.py`); 0: it does not."""
+    again = isinstance(op, N.StreamOp) and is_known(chip) and is_read_again(nests, axis)
+    made = {nest.key for nest in nests}
+    reads = [r for nest in nests for r in nest.reads if r.attr not in made]
+    functions = _has_functions(nests, axis)
+    if not again or elements < (KEPT_WITH_FUNCTIONS if functions else _kept_from(op, nests, axis)):
+        return 0
+    along = [r for r in reads if axis in T.axes_of(r) and len(T.axes_of(r)) > 1]
+    sizes = {r.attr: element_bytes(r.dtype) for r in along}
+    whole = all(is_multiple(_extent(op, axis), BYTES // size) for size in sizes.values())
+    size = sum(sizes.values()) * elements
+    return kept_row_warps(gpu_target(chip), size, functions) if sizes and whole else 0
+
+
+def _kept_from(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
+    """From how many elements on rows without functions are kept: of those that several sums read,
+    where only a call knows the length, none that registers could hold."""
+    if _sums(nests, axis) == 1:
+        return KEPT_FROM
+    return KEPT_FROM + 1 if op.domain[axis] == DYNAMIC else KEPT_FOR_SUMS
 
 
 def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
@@ -312,6 +360,11 @@ def is_read_again(nests: Sequence[FusedNest], axis: int) -> bool:
 def _has_functions(nests: Sequence[FusedNest], axis: int) -> bool:
     terms = {t for nest in nests if nest.body is not None for t in T.walk(nest.body)}
     return any(t.op in FUNCTIONS and axis in T.axes_of(t) for t in terms)
+
+
+def _sums(nests: Sequence[FusedNest], axis: int) -> int:
+    """How many reductions read a row."""
+    return sum(axis in nest.own_axes for nest in nests)
 
 
 def _whole_row(nests: Sequence[FusedNest], axis: int) -> int:

@@ -33,6 +33,7 @@ from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_FROM,
     RowCalls,
     is_read_again,
+    kept_warps,
     most_few,
     row_tile,
     row_warps,
@@ -76,7 +77,11 @@ def long_rows(
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
     if elements and beside and streamed and axis == op.axis.value:
         SHORTER.set(op.operation, beside)
-    if warps := row_warps(op, nests, axis, rows, elements, wishes.most):
+    kept = elements in (op.domain[axis], wishes.most) and rows == 1
+    kept_by = kept and kept_warps(op, nests, axis, chip_of(op), elements)
+    if kept_by:
+        note_choices(op.operation, {"warps": kept_by, "stash": 1})
+    elif warps := row_warps(op, nests, axis, rows, elements, wishes.most):
         note_choices(op.operation, {"warps": warps})
     if starts and axis == looped_axis(op, nests, True):
         if op.domain[axis] == DYNAMIC:

@@ -127,7 +127,7 @@ def test_lanes_have_short_rows_of_their_own(name, cols, rows, exchanges):
     [
         ("rms_norm", 65536, 32768),
         ("layer_norm", 98304, 32768),
-        ("rms_norm", 57344, 8192),
+        ("rms_norm", 90112, 8192),
         ("softmax", 65536, 8192),
     ],
 )
@@ -231,7 +231,7 @@ def test_calls_with_few_rows_that_are_read_once(cols, most):
 
 
 def test_a_long_row_that_is_compiled_in():
-    close("softmax", LONG, 1, 16500, known=True)
+    close("softmax", LONG, 1, 16501, known=True)
 
 
 @pytest.mark.parametrize(
@@ -283,3 +283,20 @@ def test_rows_that_may_not_exist_come_with_their_zeros():
     """A load under a condition for each chunk, not a choice for each element."""
     run = close("cross_entropy", "", 18, 320, known=True, dtype="bf16")
     assert not re.search("select.*: bf16", str(run.module))
+
+
+@pytest.mark.parametrize(
+    ("name", "cols", "warps"),
+    [("rms_norm", 4096, 8), ("rms_norm", 2048, 0), ("layer_norm", 4096, 0)],
+)  # fmt: skip
+def test_rows_that_one_sum_reads_have_more_warps(name, cols, warps):
+    found = str(lowered(name, cols, "bf16")[1][""].module)
+    assert ("warps = 8" in found) == bool(warps)
+
+
+@pytest.mark.parametrize(("cols", "tile"), [(6049, 0), (8193, 4096)])
+def test_rows_that_are_moved_one_by_one_and_read_once(cols, tile):
+    """All of a row (0) is asked for at once, where four warps have registers for it."""
+    program = ops.logsumexp(dtype="bf16", cols=cols)
+    module, _ = compiler.lower_text(program.to_mlir(), "logsumexp", "sm_90a", None, "fused", "")
+    assert f"neptune.tile = array<i64: 1, {tile}>" in str(module)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows that programs keep in shared memory while they read them again, on the simulator."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from neptune_mlir import ops
+from neptune_mlir.pipelines import nvvm
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.targets.nvidia import nvidia
+from neptune_mlir.targets.resources import kept_row_warps
+from neptune_mlir.transforms.schedule import row_tiles
+from support.chips.run_kernels import Simulated
+
+COLS = 2312  # 289 chunks of 16 bytes: the last of two that a thread has may not exist
+
+
+@pytest.fixture(autouse=True)
+def short_rows_are_kept(monkeypatch):
+    for name in ("KEPT_WITH_FUNCTIONS", "KEPT_FROM", "KEPT_FOR_SUMS"):
+        monkeypatch.setattr(row_tiles, name, 2049)
+
+
+def program_of(name, dtype, cols, knob=""):
+    """What an operator is, and its kernels: for a known length, or for whole chunks (no `cols`)."""
+    program = getattr(ops, name)(dtype=dtype, **({"cols": cols} if cols else {}))
+    raised = RaisedProgram(program.to_mlir(), name)
+    if not cols:
+        raised, _ = raised.of_chunks()
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    variants = raised.variants(base, str(base.module), "sm_90a") if knob else ()
+    found = {"": base, **{case.knob: low for case, low in variants}}
+    return program, Simulated(found[knob].module, target="sm_90a")
+
+
+def check(program, run, name, rows, cols, dtype=np.float16):
+    random = np.random.default_rng(cols)
+    vectors = {"layer_norm": 2, "rms_norm": 1}.get(name, 0)
+    given = [random.standard_normal(n).astype(dtype) for n in ((rows, cols), *[cols] * vectors)]
+    wanted = program.reference(*(x.astype(float) for x in given))
+    limit = 1e-5 if dtype == np.float32 else 2e-3
+    assert np.linalg.norm(run(*given) - wanted) <= limit * np.linalg.norm(wanted)
+
+
+def loads(run, space):
+    """Loads of chunks in the code of a thread."""
+    return len(re.findall(rf"llvm\.load .*ptr<{space}>.*vector<", str(run.module)))
+
+
+@pytest.mark.parametrize(
+    ("name", "passes"), [("softmax", 3), ("rms_norm", 2), ("layer_norm", 4)]
+)  # fmt: skip
+def test_each_pass_reads_what_a_thread_copied(name, passes):
+    """LayerNorm's differences from the mean are no tile that registers hold: both sums make them
+    anew. Vectors come from global memory where they are used."""
+    program, run = program_of(name, "f16", COLS)
+    check(program, run, name, 3, COLS)
+    text = str(run.module)
+    assert len(re.findall(r"nvvm\.cp\.async\.shared\.global", text)) == 2
+    assert text.count("nvvm.cp.async.wait.group") == passes
+    assert loads(run, 3) >= 2 * passes
+
+
+def test_rows_of_f32():
+    program, run = program_of("softmax", "f32", 2060)
+    check(program, run, "softmax", 2, 2060, np.float32)
+    assert "cp.async" in str(run.module)
+
+
+@pytest.mark.parametrize("cols", [12296, pytest.param(16384, marks=pytest.mark.nightly)])
+def test_rows_whose_length_a_call_knows(cols):
+    program, run = program_of("softmax", "f16", 0, "most:16384")
+    check(program, run, "softmax", 2, cols)
+    assert len(re.findall(r"nvvm\.cp\.async\.shared\.global", str(run.module))) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "cols"), [("softmax", "f16", 2313), ("logsumexp", "f16", COLS)]
+)
+def test_others_are_not_kept(name, dtype, cols):
+    """Rows that are moved one by one, and those that are read once."""
+    assert "cp.async" not in str(program_of(name, dtype, cols)[1].module)
+
+
+@pytest.mark.parametrize(
+    ("chip", "functions", "warps"),
+    [
+        ("sm_90a", True, {24: 8, 40: 8, 64: 16, 80: 16, 112: 16, 113: 0}),
+        ("sm_90a", False, {24: 8, 32: 16, 40: 16, 64: 32, 112: 32, 113: 0}),
+        ("sm_80", False, {24: 16, 40: 32, 64: 32, 96: 0}),
+    ],
+)
+def test_programs_have_the_warps_that_a_multiprocessor_has_threads_for(chip, functions, warps):
+    """By KiB of a row. Of longer rows a multiprocessor has not two."""
+    found = {size: kept_row_warps(nvidia(chip), size << 10, functions) for size in warps}
+    assert found == warps
+
+
+@pytest.mark.parametrize(
+    ("name", "cols", "kept"),
+    [
+        ("softmax", 8192, True), ("softmax", 8184, False), ("layer_norm", 16384, True),
+        ("rms_norm", 16384, False), ("rms_norm", 32768, True), ("rms_norm", 65536, False),
+    ],
+)  # fmt: skip
+def test_which_rows_are_kept(monkeypatch, name, cols, kept):
+    """Softmax waits least; of RMS norm, with one sum, registers hold most."""
+    monkeypatch.undo()
+    raised = RaisedProgram(getattr(ops, name)(dtype="f16", cols=cols).to_mlir(), name)
+    lowered = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    assert ("stash = 1" in str(lowered.module)) == kept
+
+
+@pytest.mark.parametrize(("name", "most"), [("softmax", 12288), ("layer_norm", 32768)])
+def test_which_rows_are_kept_whose_length_a_call_knows(monkeypatch, name, most):
+    """Those of several sums without functions, where a kernel is for longer rows too, are padded
+    for more than they gain unless registers hold none of them."""
+    monkeypatch.undo()
+    raised, _ = RaisedProgram(getattr(ops, name)(dtype="f16").to_mlir(), name).of_chunks()
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    variants = raised.variants(base, str(base.module), "sm_90a")
+    kept = {case.knob for case, low in variants if "stash = 1" in str(low.module)}
+    assert kept == {f"most:{n}" for n, more in row_tiles.KEPT_ROWS.items() if more >= most}
