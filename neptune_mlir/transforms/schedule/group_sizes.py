@@ -217,10 +217,10 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
     if shape.shared:  # measured: one product late, where registers have room for it
         wide = shape.width > PANEL
         masks = shape.band or shape.marks  # in many tiles: their loops spill
-        beside = ALL_AHEAD if shape.triangle else HALF
         if not wide and not few and shape.light and not masks:
-            return Choice(128, 2 * PANEL, late=0, slots=2, beside=beside, adder=1)
+            return Choice(128, 2 * PANEL, late=0, slots=2, beside=HALF, adder=1)
         if wide:
+            beside = ALL_AHEAD if shape.triangle else HALF
             return Choice(
                 128, PANEL, keeps=not few, late=0, early=True, beside=beside, adder=1,
                 apart=not shape.triangle,

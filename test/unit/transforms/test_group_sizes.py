@@ -238,6 +238,7 @@ def test_streams_whose_programs_add_take_wide_tiles_where_few_are_masked():
     plain = Shape(64, 64, True, True, scores=2, results=2, shared=1)
     choice = group_sizes.rule(plain)
     assert (choice.stream, choice.slots, choice.late) == (128, 2, 0)
+    assert choice.beside == group_sizes.HALF  # with all ahead masked loops spill
     for masked in (replace(plain, band=True), replace(plain, marks=1)):
         assert group_sizes.rule(masked).stream == 64
 
