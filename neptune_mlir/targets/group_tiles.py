@@ -83,7 +83,9 @@ def _columns(shape: Shape, cut: int) -> int:
 
 # ---- registers
 
-def registers(shape: Shape, stream: int, cut: int = 0, groups: int = 0) -> int:
+def registers(
+    shape: Shape, stream: int, cut: int = 0, groups: int = 0, late: bool = True
+) -> int:
     """Of a thread: for so many scores of a row (kept rounded as well) and for the results, or a
     part of these where groups share rows; for the only product of a program, its columns (`cut`, or
     by the rule) and what goes with them. Of so many `groups` (0: of few)."""
@@ -91,7 +93,8 @@ def registers(shape: Shape, stream: int, cut: int = 0, groups: int = 0) -> int:
         return _columns(shape, cut) // 2 + BESIDE
     if is_deep(shape):
         return stream // 2 + BESIDE
-    return _eighths(shape, groups) * stream // 8 + _results(shape)
+    scores = (_eighths(shape, groups) - (0 if late else 2)) * stream // 8
+    return scores + _results(shape)
 
 
 def _results(shape: Shape) -> int:
@@ -115,7 +118,7 @@ def _eighths(shape: Shape, groups: int) -> int:
 def has_registers(shape: Shape, choice: Choice) -> bool:
     """Whether the groups of a block have the registers that a choice takes."""
     groups = group_count(shape, choice.rows)
-    needed = registers(shape, choice.stream, choice.columns, groups)
+    needed = registers(shape, choice.stream, choice.columns, groups, choice.late > 0)
     return (groups, choice.blocks) in REGISTERS and needed <= PRODUCT_REGISTERS[groups]
 
 
@@ -149,10 +152,13 @@ def least_bytes(shape: Shape, choice: Choice) -> int:
     """That a block takes at least: a slot of tiles that it loads once, and the rings.
 
     Where no product runs an iteration late, all tiles of an iteration are read in it, so a ring of
-    one slot is enough: shared memory that holds no more has that (`layout_stages`).
+    one slot is enough: shared memory that holds no more has that (`layout_stages`). Where one does
+    that reads the factor of a score, too, that factor alone has a second slot (`partition-warps`).
     """
     step = step_bytes(shape, choice.rows, choice.stream, choice.columns)
     rings = (choice.slots or (resources.STAGES if choice.late else 1)) * step
+    if choice.late and not choice.slots and shape.scores > 1 and not shape.streamed:
+        rings = min(rings, step + choice.stream * _depth_bytes(shape))
     shared = exchanged_bytes(shape, choice.rows, choice.stream)
     return once_bytes(shape, choice.rows) + rings + shared + RESERVED_BYTES
 
@@ -209,6 +215,11 @@ def once_slots(target: GpuTarget, blocks: int, warps: int, needed: int, resident
     """
     taken = needed + STAGED * warps + RESERVED_BYTES
     return 2 if resident and taken <= target.shared_for(blocks) else 1
+
+
+def has_room(target: GpuTarget, blocks: int, taken: int) -> bool:
+    """Whether a block can have tiles of so many bytes."""
+    return taken + RESERVED_BYTES <= target.shared_for(blocks)
 
 
 def staged_panels(target: GpuTarget, blocks: int, warps: int, taken: int, most: int) -> int:

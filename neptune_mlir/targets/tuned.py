@@ -50,6 +50,7 @@ class Shape:
             threads that compute.
         boxes: those that the copy engine brings to shared memory.
         marks: numbers of a streamed point alone that comparisons take: its document, say.
+        vectors: such numbers that arithmetic takes: a log-sum-exp.
         once, streamed: elements of a row that programs load once, and of a streamed point, where
             results are so wide that groups share rows; 0: as `depth` and `width` say.
         shared: products whose results programs add up (`join-streams`).
@@ -66,6 +67,7 @@ class Shape:
     loads: int = 0
     boxes: int = 0
     marks: int = 0
+    vectors: int = 0
     once: int = 0
     streamed: int = 0
     shared: int = 0
@@ -75,7 +77,8 @@ class Shape:
         marks = [name for name in ("triangle", "band", "light") if getattr(self, name)]
         if (self.scores, self.results) != (1, 1):
             marks.append(f"{self.scores} scores {self.results} results")
-        counts = ((name, getattr(self, name)) for name in ("loads", "boxes", "marks", "shared"))
+        counts = ((name, getattr(self, name))
+                  for name in ("loads", "boxes", "marks", "vectors", "shared"))
         marks += [f"{n} {name}" for name, n in counts if n]
         marks += [f"{self.size} bytes"] if self.size != 2 else []
         return " ".join([f"{self.depth}x{self.width}", *marks])
@@ -89,8 +92,8 @@ class Shape:
 
 
 _COUNTS = {  # of a Shape, as they are of most streams
-    "scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0, "once": 0, "streamed": 0,
-    "shared": 0, "size": 2,
+    "scores": 1, "results": 1, "loads": 0, "boxes": 0, "marks": 0, "vectors": 0, "once": 0,
+    "streamed": 0, "shared": 0, "size": 2,
 }  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def unfit(chip: GpuTarget, shape: Shape, choice: Choice) -> str:
     if choice.columns and choice.columns == columns(shape):
         return "the columns that the rule gives"
     room = PRODUCT_REGISTERS.get(groups, 0)
-    if registers(shape, choice.stream, choice.columns, groups) > room:
+    if registers(shape, choice.stream, choice.columns, groups, choice.late > 0) > room:
         return "registers"
     if (groups, choice.blocks) not in REGISTERS:
         return "registers of several blocks"

@@ -37,6 +37,8 @@ from neptune_mlir.transforms.hopper.vector_loads import (
     staged_vectors,
 )
 
+MANY = 2  # loops: masks at both ends of a stream make more, and theirs lack registers
+
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
@@ -81,10 +83,13 @@ class StagedVectors:
 
         def numbers(window: Any, place: Any) -> Iterator[tuple[Any, Any, Any]]:
             lanes, memory = kernel.target.wave, kernel.memory
-            start = memory.address(array, window, [kernel.threads.lane])
+            lane = kernel.threads.lane
+            if kernel.adds and len(self.beside) > MANY:  # else addresses stay in registers there
+                lane = s.op("arith.index_cast", [hopper.unknown(s.value(lane, s.i32))], s.index)
+            start = memory.address(array, window, [lane])
             each = s.op("arith.muli", [array.strides[at], s.constant(NUMBER, s.i64)], s.i64)
             for k in range(0, size, lanes):  # an address, and distances from it
-                n = s.add(kernel.threads.lane, k)
+                n = s.add(lane, k)
                 target = memory.shared_pointer(s.add(place, s.mul(n, NUMBER)))
                 behind = s.op("arith.muli", [each, s.constant(k, s.i64)], s.i64)
                 yield n, memory.offset_pointer(start, behind, start.type), target

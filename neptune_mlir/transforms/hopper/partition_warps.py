@@ -5,7 +5,9 @@
 memory. Each load of such a tile gets a ring (`neptune.aref_create`): of the loop's
 `neptune.stages` slots, and where it is outside of any loop of two slots, if blocks are resident and
 there is memory for them, so that the tile of the next program is under way while this one still
-runs. Loops with equal loads share their rings, for they run one after another.
+runs. Where memory holds one slot for the tiles of a loop, a tile that two products read has a
+second one if there is room: the last product of an iteration may run beside the first one of the
+next. Loops with equal loads share their rings, for they run one after another.
 
 The program then falls in two. A `neptune.producer` repeats the loops for their loads alone, with
 the index computations that these need, and puts each tile. What is left is the consumers': a
@@ -17,7 +19,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, is_inside, nested, owner, tuned
+from neptune_mlir.analysis.tiles import (
+    foralls,
+    is_inside,
+    nested,
+    owner,
+    read_contraction,
+    read_generic,
+    tuned,
+)
 from neptune_mlir.dialects.aref import ArefType
 from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, RESIDENT, STAGES, TARGET, WARPS
 from neptune_mlir.dialects.op_names import CREATE, GET, PAGED, PRODUCER, PUT, RELEASE
@@ -26,6 +36,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
 from neptune_mlir.targets import group_tiles
 from neptune_mlir.targets.chips import gpu_target
+from neptune_mlir.targets.tuned import ALL_LATE
 from neptune_mlir.targets.warp_groups import STAGED
 from neptune_mlir.transforms.gpu.layout_stages import added_panels, exchanged_bytes
 from neptune_mlir.transforms.hopper.specialize_warps import (
@@ -139,9 +150,13 @@ class _Partition:
         for loop, found in loops.items():
             first.setdefault(keys[loop], found)
         once = self._once_slots(first)
+        second = self._second_slots(first, once)
         with ir.InsertionPoint.at_block_begin(self.body):
             made = {
-                key: [_create(load.value.type, key[0] or once) for load in found]
+                key: [
+                    _create(load.value.type, (key[0] or once) + (load in second))
+                    for load in found
+                ]
                 for key, found in first.items()
             }
         return {
@@ -155,12 +170,32 @@ class _Partition:
         program are on their way while this one still runs, beside what groups give each other,
         what they add to other programs' sums, and the vectors that each iteration reads."""
         panels = max(1, added_panels(self.forall))
-        vectors = staged_vectors(self.forall, self.target.wave)
-        each = sum(size for _, size in places_of_warps(vectors))
-        beside = exchanged_bytes(self.forall) + self.warps * (each + (panels - 1) * STAGED)
+        beside = self._beside_rings() + self.warps * (panels - 1) * STAGED
         rings = sum(x.bytes * (key[0] or 2) for key, loads in first.items() for x in loads)
         blocks, resident = tuned(self.forall, "blocks", 1), RESIDENT.on(self.forall)
         return group_tiles.once_slots(self.target, blocks, self.warps, rings + beside, resident)
+
+    def _beside_rings(self) -> int:
+        """Bytes of the factors that groups give each other, and of vectors that warps read."""
+        vectors = staged_vectors(self.forall, self.target.wave)
+        each = sum(size for _, size in places_of_warps(vectors))
+        return exchanged_bytes(self.forall) + self.warps * each
+
+    def _second_slots(self, first: dict[Any, list[Load]], once: int) -> set[Load]:
+        """Of loops whose tiles have one slot, those tiles that have another: what several products
+        read, if one of these may run an iteration late, while there is room."""
+        forall, taken = self.forall, self._beside_rings()
+        taken += sum(x.bytes * (key[0] or once) for key, loads in first.items() for x in loads)
+        found: set[Load] = set()
+        if not tuned(forall, "late", ALL_LATE):
+            return found
+        blocks = tuned(forall, "blocks", 1)
+        for load in (x for key, loads in first.items() if key[0] == 1 for x in loads):
+            there = group_tiles.has_room(self.target, blocks, taken + load.bytes)
+            if there and _products_of(load.value) > 1:
+                found.add(load)
+                taken += load.bytes
+        return found
 
     # ---- the producer
 
@@ -237,6 +272,12 @@ class _Partition:
 def _stages(loop: Any) -> int:
     """Slots of the loads of a loop; 0 for no loop: its loads have what there is room for."""
     return 0 if loop is None else STAGES.of(loop)
+
+
+def _products_of(tile: Any) -> int:
+    """How many products read a tile."""
+    generics = {use.owner.operation for use in tile.uses if use.owner.name == "linalg.generic"}
+    return sum(read_contraction(read_generic(op)) is not None for op in generics)
 
 
 def _create(tile: Any, slots: int) -> Any:

@@ -25,13 +25,15 @@ from neptune_mlir.targets.resources import LATE_SLOTS
 
 def split_gets(chain: Sequence[Any]) -> None:
     """A get of its own for each matmul that reads a tile, in the bodies of loops that use a ring
-    alone, where the ring has a slot for the tile that is loaded meanwhile."""
+    alone, where the ring has a slot for the tile that is loaded meanwhile, or more slots than other
+    rings of the loop: it was given them for that (`partition-warps`)."""
     for loop in chain:
-        for get in _gets(loop):
-            slots = ring_type(get.operands[0].type)[1]
+        found = _gets(loop)
+        least = min((_slots(get) for get in found), default=0)
+        for get in found:
             gets = [use.owner.operation for use in get.operands[0].uses]
             alone = all(_is_in(op, chain) for op in gets if op.name == GET)
-            if alone and slots >= LATE_SLOTS:
+            if alone and (_slots(get) >= LATE_SLOTS or _slots(get) > least):
                 for number, start in enumerate(_matmuls(get)[1:], 1):
                     _read_apart(get, start, number)
 
@@ -59,6 +61,10 @@ def join_gets(chain: Sequence[Any]) -> None:
 def _gets(loop: Any) -> list[Any]:
     operations = [op.operation for op in loop.regions[0].blocks[0].operations]
     return [op for op in operations if op.name == GET]
+
+
+def _slots(get: Any) -> int:
+    return int(ring_type(get.operands[0].type)[1])
 
 
 def _is_in(op: Any, chain: Sequence[Any]) -> bool:

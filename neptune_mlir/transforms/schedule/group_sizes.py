@@ -116,13 +116,18 @@ def shape_of(
         r for r in {r for nest in nests for r in nest.reads} & compared - loads
         if r.attr not in made and stream in T.axes_of(r)
     ]  # fmt: skip
+    groups = {a for a in range(len(domain)) if all(a in T.axes_of(f) for f in factors)}
+    vectors = [
+        r for r in {r for nest in nests for r in nest.reads} - compared - factors
+        if r.attr not in made and {stream} <= T.axes_of(r) <= groups | {stream}
+    ]  # fmt: skip
     width = 0 if column is None else domain[column]
     once_bytes, streamed = _loaded(nests, domain, stream) if sharing(width) > 1 else (0, 0)
     return Shape(
         max(depths, default=0), width, bool(masks),
         not any(t.op in ROOMY for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
-        len(marks), once_bytes, streamed, shared, factor_size(nests),
+        len(marks), len(vectors), once_bytes, streamed, shared, factor_size(nests),
     )  # fmt: skip
 
 
@@ -212,10 +217,10 @@ def rule(shape: Shape, few: int = 0, length: int = 0) -> Choice:
     if shape.shared:  # measured: one product late, where registers have room for it
         wide = shape.width > PANEL
         masks = shape.band or shape.marks  # in many tiles: their loops spill
-        beside = ALL_AHEAD if shape.triangle else HALF
         if not wide and not few and shape.light and not masks:
-            return Choice(128, 2 * PANEL, late=0, slots=2, beside=beside, adder=1)
+            return Choice(128, 2 * PANEL, late=0, slots=2, beside=HALF, adder=1)
         if wide:
+            beside = ALL_AHEAD if shape.triangle else HALF
             return Choice(
                 128, PANEL, keeps=not few, late=0, early=True, beside=beside, adder=1,
                 apart=not shape.triangle,
@@ -280,9 +285,17 @@ def lengths(chip: str, shape: Shape) -> list[int]:
 
 
 def _known(chip: str, shape: Shape) -> list[Entry]:
-    """What was measured; of streams without marks what registers hold beside these, too."""
-    found = tuned.current().of(chip, shape)
-    if found or not shape.marks:
-        return found
-    bare = tuned.current().of(chip, replace(shape, marks=0))
-    return [entry for entry in bare if has_registers(shape, entry.choice)]
+    """What was measured: of streams with as many vectors, or the nearest number; of streams without
+    marks what registers hold beside these, too."""
+    table, bare = tuned.current(), replace(shape, vectors=0)
+    counts = [
+        e.shape.vectors for e in table.entries
+        if e.chip == chip and replace(e.shape, vectors=0) == bare
+    ]  # fmt: skip
+    if counts:
+        nearest = min(counts, key=lambda n: (abs(n - shape.vectors), -n))
+        return table.of(chip, replace(shape, vectors=nearest))
+    if not shape.marks:
+        return []
+    found = _known(chip, replace(shape, marks=0))
+    return [entry for entry in found if has_registers(shape, entry.choice)]

@@ -54,6 +54,19 @@ def test_attention(wrt, causal, lengths):
         assert relative_error(f, w) < 2e-3
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_tile_with_a_slot_more(causal):
+    """dQ at head dim 256: one slot a ring, but under a mask a second one of the keys, which the
+    late product reads when the scores of the next iteration do."""
+    program = ops.attention(head_dim=256, dtype="f16", causal=causal, align="start")
+    backward, arrays = backward_of(program, 1, 150, 300, 256, ("q",))
+    kernel = Specialised(backward)
+    found = kernel(*arrays)
+    wanted = backward.reference(*(x.astype(float) for x in arrays))
+    assert relative_error(found, wanted) < 2e-3
+
+
 JOINED = "joined:1;rows:128;stream:64;resident:0;adder:0;late:"
 
 

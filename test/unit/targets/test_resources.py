@@ -109,6 +109,12 @@ def test_shared_memory_of_warp_groups():
     assert group_tiles.once_bytes(replace(HEAD, scores=2), 128) == rows + 128 * 128 * 2
     assert group_tiles.step_bytes(HEAD, 128, 96) == step
     assert group_tiles.least_bytes(HEAD, Choice(128, 96)) == rows + 2 * step + 2048
+    # of two scores, the factor that a late product reads as well has a second slot, or both
+    adjoint = Shape(256, 256, False, True, scores=2)
+    once, tile = 2 * 128 * 256 * 2, 64 * 256 * 2
+    assert group_tiles.least_bytes(adjoint, Choice(128, 64, late=0)) == once + 2 * tile + 2048
+    assert group_tiles.least_bytes(adjoint, Choice(128, 64, late=1)) == once + 3 * tile + 2048
+    assert group_tiles.least_bytes(adjoint, Choice(128, 64, late=1)) < H200.shared_for(1)
     assert group_tiles.slots(H200, HEAD, Choice(128, 96)) == 4
     assert group_tiles.slots(H200, HEAD, Choice(128, 112)) == 2
     # half of a multiprocessor has room for half of the slots
@@ -137,6 +143,8 @@ def test_room_for_results_and_for_the_next_program():
     assert group_tiles.staged_panels(H200, 1, 8, limit - 2047 - 2 * a_panel, 4) == 1
     assert group_tiles.staged_panels(H200, 1, 8, 0, 4) == 4
     assert group_tiles.staged_panels(H200, 1, 8, limit, 4) == 0
+    assert group_tiles.has_room(H200, 1, limit - 2048)
+    assert not group_tiles.has_room(H200, 1, limit - 2047)
     assert group_tiles.once_slots(H200, 1, 8, limit - 2048 - a_panel, True) == 2
     assert group_tiles.once_slots(H200, 1, 8, limit - 2047 - a_panel, True) == 1
     assert group_tiles.once_slots(H200, 1, 8, 0, False) == 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from neptune_mlir import ops
+from neptune_mlir import ops, vjp
 from neptune_mlir.codegen.nvidia import ptxas
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
@@ -238,5 +238,22 @@ def test_streams_whose_programs_add_take_wide_tiles_where_few_are_masked():
     plain = Shape(64, 64, True, True, scores=2, results=2, shared=1)
     choice = group_sizes.rule(plain)
     assert (choice.stream, choice.slots, choice.late) == (128, 2, 0)
+    assert choice.beside == group_sizes.HALF  # with all ahead masked loops spill
     for masked in (replace(plain, band=True), replace(plain, marks=1)):
         assert group_sizes.rule(masked).stream == 64
+
+
+def test_streams_whose_points_have_vectors():
+    """A log-sum-exp and a row sum for each streamed query take registers in the streams of dK and
+    dV, so these have entries of their own; what has another number of them takes the nearest."""
+    _, backward = vjp(ops.attention(head_dim=256, dtype="f16"))
+    with tuned.questions() as asked, tuned.using(tuned.shipped()):
+        compiler.lower_text(Source.of(backward).text, "backward", "sm_90a", None, "fused")
+    found = {(q.shape.scores, q.shape.vectors): q.choice for q in asked}
+    assert sorted(found) == [(1, 1), (2, 0), (2, 2)]  # dV, dQ, dK
+    assert found[2, 0].stream > found[2, 2].stream
+    shape = Shape(256, 256, False, True, scores=2, vectors=1)
+    with tuned.using(tuned.shipped()):
+        assert group_sizes.choose("sm_90a", shape, 4096) == found[2, 2]
+    entry = Entry("sm_90a", shape, 0, Choice(128, 64))
+    assert Entry.from_json(entry.as_json()) == entry
