@@ -18,6 +18,7 @@
   tiles are as small as they can be without reading anything more often.
 * Idle multiprocessors (`Case.spare`): where results are wide, so that chunks of large tiles cost
   much and are few, small tiles read streams more often and have a multiprocessor each.
+* As many chunks (`Case.given`): a program and a join that know how many there are.
 * Few tiles (`short_calls`): where programs visit so few that no kernel looks for live ones before.
 * Least rows (`Way.rows`): on CPUs, where a call has so few that a product by blocks does not pay.
 * Short streams (`Way.lengths`): on CPUs, where a vector along a row would be mostly empty.
@@ -73,6 +74,7 @@ PLAIN_TILES = "cut:0"  # of rows, wherever parts of these begin
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
 NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
+GIVEN = 16, 32  # chunks of one sequence, or of a few, most often
 BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 ONE_TILE = 128  # points of a stream, of the largest tile
 # Rounds of tiles of so many merged rows with which they are faster there than the largest
@@ -96,6 +98,8 @@ class Case:
         product: that the program ends with, of kernels that are chosen by its `tile`.
         wide: results are wider than an instruction of warp groups.
         spare: tiles are smaller than they need be, for calls that leave multiprocessors idle.
+        given: chunks, for calls that the same tiles would cut into as many: a join that knows its
+            parts, and a program that knows them, are done sooner.
         visited: tiles that a program for any call visits at most, where the kernels are for calls
             that visit few (VISIT_ALL), or for others (`merged`).
         tiles: of warp groups, where rounds decide as well: that of these kernels, and that of those
@@ -114,13 +118,14 @@ class Case:
     tile: ProductTile | None = None
     wide: bool = False
     spare: bool = False
+    given: int = 0
     visited: Expression | None = None
     tiles: Sequence[tuple[Shape, Choice]] = ()
 
     @property
     def rows(self) -> int:
         """Of a tile, for calls with few rows; NO_PRODUCTS: those of a stream without products."""
-        name, _, number = self.knob.partition(":")
+        name, _, number = self.knob.partition(";")[0].partition(":")
         return int(number) if name == "rows" else NO_PRODUCTS
 
     @property
@@ -137,7 +142,8 @@ class Case:
     @property
     def is_for_portable(self) -> bool:
         """Whether only programs need it that warps cannot share: these have larger tiles."""
-        return self.merged and self.rows == PORTABLE and self.schedule == "private"
+        large = self.rows == PORTABLE and self.schedule == "private"
+        return self.merged and large and not self.given
 
 
 def short_parts(module: Any) -> tuple[Case, ...]:
@@ -275,7 +281,11 @@ def merged_rows(module: Any, rows: int) -> tuple[Case, ...]:
         for schedule in ("private", "streamed")
         if schedule == "private" or n >= PORTABLE or n <= SMALL
     ]  # not cut: tiles of warp groups, and the smallest
-    if wide:  # smaller tiles that hold all rows of a call come behind it
+    if wide:  # their parts are large; smaller tiles that hold all rows of a call come behind it
+        place = next(k for k, case in enumerate(cases) if case.rows == PORTABLE)
+        cases[place + 1 : place + 1] = [
+            replace(cases[place], knob=f"rows:{PORTABLE};chunks:{n}", given=n) for n in GIVEN
+        ]
         place = next(k for k, case in enumerate(cases) if case.rows < PORTABLE)
         some = Case(f"rows:{SMALL}", schedule="private", merged=True, wide=True, spare=True)
         cases.insert(place, some)
@@ -377,6 +387,10 @@ class Conditions:
                 return few(case, self._plan, variant, rounds)
             return case.condition if rounds is None else ["and", case.condition, rounds]
         key = case.rows, case.merged
+        if case.given:
+            cut, (chunks, *_) = self._chunks.get(key, (None, (0,)))
+            as_many = ["and", ["le", case.given, chunks], ["le", chunks, case.given]]
+            return None if cut is None else ["and", cut, as_many]
         if case.schedule == "streamed":
             whole = self._whole if case.rows >= PORTABLE else self._in_one_chunk
             return self._or_one_tile(case, variant, whole(case, variant))

@@ -248,6 +248,9 @@ def most_stream(shape: Shape, rows: int) -> int:
     boxes = shape.boxes * rows * BOXED
     each = resources.STAGES * (_row_bytes(shape) + boxes)
     if across > 1:  # with all that a block takes, for tiles are few
+        # (where no tile is read by two products, one comes while the other one is multiplied)
+        apart = shape.streamed >= padded(shape.depth) + shape.width
+        each //= resources.STAGES if apart else 1
         room = SHARED_BYTES - RESERVED_BYTES - once_bytes(shape, rows)
         each += exchanged_bytes(shape, rows, 1)
     by_memory = room // max(1, each)

@@ -27,6 +27,11 @@ LATENT, ROPE, PAGE = 384, 16, 16
 SPARE = 16, "spare"  # tiles of few rows, for calls with many that leave multiprocessors idle
 
 
+def kind_of(case):
+    kind = case.rows, case.given or case.schedule
+    return SPARE if case.spare else kind
+
+
 @cache
 def variants(queries):
     """The tile programs of latents whose warps are specialised, with their cases."""
@@ -36,7 +41,7 @@ def variants(queries):
     raised = RaisedProgram(program.to_mlir(), "latent")
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
     made = raised.variants(base, "", "sm_90a")
-    kinds = ((SPARE if c.spare else (c.rows, c.schedule), c, v) for c, v in made if c.merged)
+    kinds = ((kind_of(case), case, v) for case, v in made if case.merged)
     return base, {kind: (case, variant) for kind, case, variant in kinds}
 
 
@@ -56,7 +61,7 @@ def f16(*shape):
 def test_groups_share_64_rows():
     base, found = variants(None)
     found = specialised(found)
-    assert list(found) == [(64, "private"), (64, "streamed")]
+    assert list(found) == [(64, "private"), (64, 16), (64, 32), (64, "streamed")]
     for module in (base.module, *(v.module for _, v in found.values())):
         text = str(module)
         assert "neptune.consumers = 2" in text
@@ -76,10 +81,31 @@ def test_chunks_load_as_much_as_their_results_are():
     assert [chunks(n) for n in (256, 512, 1024)] == [32, 32, 64]
 
 
+def test_calls_of_16_or_32_chunks_have_an_image_that_knows_them():
+    base, found = variants(1)
+    plans = [gpu.sketch(m.module, "sm_90a", None)
+             for m in (base, *(found[64, k][1] for k in ("private", 16, 32)))]  # fmt: skip
+    conditions = Conditions(plans[0])
+    conditions.of(found[64, "private"][0], plans[1])
+    rules = {n: conditions.of(found[64, n][0], plans[k]) for k, n in ((2, 16), (3, 32))}
+
+    def takes(batch, heads, keys):
+        columns = keys // PAGE
+        shapes = [(batch, heads, 1, LATENT), (batch, heads, 1, ROPE), (0, PAGE, LATENT + ROPE)]
+        call = [*shapes, (batch, columns), (batch,)], [None] * 5, 132
+        launch = next(x for x in plans[1].launches if not x.of_mask)
+        taken = [n for n, rule in rules.items() if evaluate(rule, *call)]
+        assert all(evaluate(launch.grid[0], *call) == n for n in taken)
+        return sum(taken)
+
+    calls = [(1, 128, 4096), (1, 128, 8192), (1, 128, 1024), (4, 128, 4096), (128, 128, 4096)]
+    assert [takes(*call) for call in calls] == [32, 32, 0, 16, 0]
+
+
 @pytest.mark.parametrize(
     ("kind", "heads"),
-    [((64, "private"), 3), ((64, "streamed"), 3), ((64, "streamed"), 40), (SPARE, 40),
-     pytest.param((64, "private"), 40, marks=pytest.mark.nightly)],
+    [((64, "private"), 3), ((64, 32), 3), ((64, "streamed"), 3), ((64, "streamed"), 40),
+     (SPARE, 40), pytest.param((64, "private"), 40, marks=pytest.mark.nightly)],
 )  # fmt: skip
 def test_latents(kind, heads):
     """Several tiles, of which the last is partly there; what no sequence uses is NaN."""

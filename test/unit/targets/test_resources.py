@@ -94,6 +94,8 @@ def test_groups_that_share_rows():
     assert group_tiles.group_count(HEAD, 64) == 1
     assert group_tiles.registers(wide, 64) == 64 * 3 // 4 + 128  # one group has all scores
     assert group_tiles.most_stream(wide, 64) == 32  # whole panels
+    apart = replace(wide, once=512, streamed=1024)  # keys come while values are multiplied
+    assert group_tiles.most_stream(apart, 64) == 64
     assert group_tiles.most_stream(latent, 64) == 64
     assert group_tiles.once_bytes(latent, 64) == 64 * 576 * 2
     exchanged = 64 * 64 * 2
