@@ -10,6 +10,7 @@ import tempfile
 
 import pytest
 
+from neptune_mlir.pipelines import image_child
 from neptune_mlir.targets import tuned
 from support import effort, kept_code, often, poison
 from support.effort import as_shipped
@@ -34,6 +35,7 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # the workers of pytest-xdist share the folder
         config.kept_code = os.environ[kept_code.ENVIRONMENT] = tempfile.mkdtemp(prefix="neptune-")
     kept_code.install()
+    image_child.CORES = 1 << 20  # what a test puts in place of something is in this process alone
     poison.install()
 
 

@@ -182,6 +182,11 @@ class Layout:
         return _sources(self, held, tuple(dims))
 
 
+def is_replicated(layout: Layout) -> bool:
+    """Whether several warps hold the same elements."""
+    return any(d.dim is None for d in layout.warp)
+
+
 def _product(sizes: Iterable[int]) -> int:
     return functools.reduce(lambda a, b: a * b, sizes, 1)
 
@@ -381,6 +386,24 @@ def operand_a(
     blocks = [*_depth(k, shape[k], instruction), (m, m_step, instruction.m)]
     warp = warps.digits(m, None, m_step, 0)
     return _fragment(shape, instruction.a, {"m": m, "k": k}, blocks, warp)
+
+
+def four_pieces(layout: Layout) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Of tiles that warps hold in pieces of 8x8, a pair of neighbours a thread, as `stmatrix` takes
+    them: how far the second and the third of four pieces are from the first one, and the fourth
+    from the other; None for others."""
+    if layout.lane != (digit(1, 4, 2), digit(0, 8, 1)) or layout.reg[:1] != (digit(1, 2, 1),):
+        return None
+    offsets = layout.offsets(layout.reg)
+    along_rows = all(d.dim == 0 for d in layout.warp)
+    if len(layout.shape) != 2 or len(offsets) % 8 or not along_rows or layout.padded:
+        return None
+    first, second, both = (offsets[k::8] - offsets[::8] for k in (2, 4, 6))
+    alike = (first == first[0]).all() and (second == second[0]).all()
+    if not alike or (both != first + second).any() or (offsets[::2] % 8).any():
+        return None
+    a, b = ((int(x[0, 0]), int(x[0, 1])) for x in (first, second))
+    return (a, b) if {a, b} == {(8, 0), (0, 8)} else None
 
 
 INTERLEAVES = 16  # columns of an accumulator that a left factor of 8 bits takes in another order

@@ -84,7 +84,7 @@ def element_bytes(dtype: str) -> int:
 
 def owner(value: Any) -> Any:
     """The operation that makes a value, or None for a block argument."""
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
 
 
 def chooses_scalars(op: Any) -> bool:
@@ -112,7 +112,7 @@ def filled_with(value: Any) -> float | None:
 
 def is_inside(value: Any, forall: Any) -> bool:
     """Whether a value is made in the body of `forall` (or is one of its block arguments)."""
-    block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    block = value.owner if isinstance(value, ir.BlockArgument) else value.owner.operation.block
     while True:
         parent = block.owner.operation
         if parent == forall:
@@ -378,7 +378,7 @@ def _kept_from(
 
 def is_view(value: Any, forall: Any) -> bool:
     """Whether a tensor is (a part of) a result of `forall`: memory that is written, not a tile."""
-    if isinstance(value.owner, ir.Block):
+    if isinstance(value, ir.BlockArgument):
         parent = value.owner.owner.operation
         if parent == forall:
             return True
@@ -502,8 +502,8 @@ def read_generic(op: Any) -> Generic:
         reduced = tuple(k for k, kind in enumerate(kinds) if "reduction" in kind)
     extents = [0] * len(loops)
     for value, along in zip(op.operands, maps, strict=True):
-        for d, loop in enumerate(along):
-            extents[loop] = shape_of(value)[d]
+        for extent, loop in zip(shape_of(value) if along else (), along, strict=True):
+            extents[loop] = extent
     return Generic(op, tuple(maps), tuple(extents), reduced)
 
 

@@ -2,7 +2,7 @@
 """Pass `distribute-tiles`: every `scf.forall` becomes a `gpu.func` for one thread of a block.
 
 `assign-layouts` has decided where tile values live; this pass writes the code of one thread
-(`gpu/kernels.py`, `gpu/points.py`, `nvidia/specialized.py`) with the instructions of a chip.
+(`gpu/kernels.py`, `points.py`, `nvidia/specialized.py`) with the instructions of a chip.
 
 The host function becomes the launch plan (`neptune.plan`, see `runtime/plan.py`), and what a
 launch has to know of each kernel becomes `neptune.kernels` (`gpu/host.py`); each tensor
@@ -18,11 +18,11 @@ from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature, leave_facts
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
-from neptune_mlir.codegen.gpu.overlap import given, independent
-from neptune_mlir.codegen.gpu.points import PointWriter
 from neptune_mlir.codegen.nvidia.instructions import Nvidia
 from neptune_mlir.codegen.nvidia.program_queue import declare_counters
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+from neptune_mlir.codegen.overlap import given, independent
+from neptune_mlir.codegen.points import PointWriter
 from neptune_mlir.dialects.attributes import CONSUMERS, FOLLOWED, POINTS, RESIDENT, TARGET, WARPS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text

@@ -10,8 +10,10 @@ does the same.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 
 from neptune_mlir import child
 from neptune_mlir.errors import ToolError
@@ -34,6 +36,8 @@ def generate(
         ToolError: LLVM refuses the module or dies on it.
     """
     arguments = [triple, chip, features, form, option, "unroll" if unroll else ""]
+    if _here.get():
+        return _generate(text, *arguments)
     late = f"LLVM did not finish in {timeout:g} s for {chip}"
     ended = child.forked(NAME, arguments, text.encode(), timeout, late)
     if ended.status:
@@ -45,6 +49,19 @@ def generate(
             + (reason[-1] if reason else "no message")
         )
     return ended.made
+
+
+_here: ContextVar[bool] = ContextVar("here", default=False)
+
+
+@contextlib.contextmanager
+def here() -> Iterator[None]:
+    """Within, LLVM runs in this process, which may die of it."""
+    token = _here.set(True)
+    try:
+        yield
+    finally:
+        _here.reset(token)
 
 
 def start() -> None:
@@ -59,8 +76,7 @@ def _generate(
 
     from neptune_mlir.codegen.llvm_text import downgrade
 
-    if option:
-        llvm.set_option("neptune", option)
+    _set(option)
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(triple).create_target_machine(
@@ -79,6 +95,15 @@ def _generate(
     if form == "object":
         return bytes(machine.emit_object(module))
     return str(machine.emit_assembly(module)).encode()
+
+
+@functools.cache
+def _set(option: str) -> None:
+    """Give LLVM an option, which it takes once."""
+    import llvmlite.binding as llvm
+
+    if option:
+        llvm.set_option("neptune", option)
 
 
 def prepare() -> None:

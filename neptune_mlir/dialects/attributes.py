@@ -117,8 +117,7 @@ MULTIPLES = Attribute(
 # ---- nests and fused ops
 
 AXES = Attribute(
-    "axes", NUMBERS, "a nest in a fused op",
-    "the axis of the fused op that each loop is",
+    "axes", NUMBERS, "a nest in a fused op", "the axis of the fused op that each loop is",
     writers=("dialects.nests", "transforms.fusion.privatize", "transforms.schedule.split_streams"),
     readers=(
         "dialects.nests", "dialects.verify", "transforms.fusion.lower_correct",
@@ -126,11 +125,11 @@ AXES = Attribute(
     ),
 )  # fmt: skip
 AXIS_NAMES = Attribute(
-    "axis_names", TEXTS, "a nest",
-    "what the program calls the loops",
+    "axis_names", TEXTS, "a nest", "what the program calls the loops",
     writers=("dialects.nests",), readers=("dialects.nests",),
 )  # fmt: skip
-_HOLD = "transforms.hopper.hold_references"
+_HOLD, _LAZY = "transforms.hopper.hold_references", "transforms.hopper.lazy_rescaling"
+_ONCE = "transforms.hopper.make_once"
 _PIPELINE = "transforms.hopper.pipeline_loops"
 FREE = Mark(
     "free", MARK, "neptune.accumulate, its tile op",
@@ -151,14 +150,12 @@ TESTED = Attribute(
     readers=("transforms.fusion.plan", "transforms.fusion.rolling_update"),
 )  # fmt: skip
 PROOF = Attribute(
-    "proof", TEXT, "neptune.stream",
-    "how the corrections were proved",
+    "proof", TEXT, "neptune.stream", "how the corrections were proved",
     writers=("transforms.fusion.rolling_update",),
     readers=("driver.explain", "transforms.schedule.join_streams"),
 )  # fmt: skip
 DERIVATION = Attribute(
-    "derivation", TEXTS, "neptune.stream",
-    "the corrections and why they are right, for `explain`",
+    "derivation", TEXTS, "neptune.stream", "the corrections and why they are right, for `explain`",
     writers=(
         "transforms.fusion.rolling_update", "transforms.schedule.join_streams",
         "transforms.schedule.split_streams",
@@ -175,8 +172,7 @@ INNER = Attribute(
     readers=("driver.page.proofs", "driver.page.provenance", "transforms.schedule.split_streams"),
 )  # fmt: skip
 RUNNING = Attribute(
-    "running", TEXTS, "neptune.stream",
-    "what the derivation calls each running value",
+    "running", TEXTS, "neptune.stream", "what the derivation calls each running value",
     writers=(
         "transforms.fusion.rolling_update", "transforms.schedule.join_streams",
         "transforms.schedule.split_streams",
@@ -187,8 +183,7 @@ RUNNING = Attribute(
     ),
 )  # fmt: skip
 TILE = Attribute(
-    "tile", NUMBERS, "a fused op",
-    "the tile size of each axis; 0: not cut",
+    "tile", NUMBERS, "a fused op", "the tile size of each axis; 0: not cut",
     writers=(
         "transforms.schedule.like_tiles", "transforms.schedule.tile",
         "transforms.tiling.lower_to_tiles", "transforms.tiling.row_cuts",
@@ -383,10 +378,10 @@ GRID_KERNEL = Mark(
 VIA = Attribute(
     "via", TEXT, "a tile op",
     'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
-    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
+    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY),
     readers=(
         "codegen.gpu.early_loads", "codegen.gpu.in_place", "codegen.gpu.kernels",
-        "codegen.nvidia.exchange", "codegen.nvidia.rings", "codegen.nvidia.specialized",
+        "codegen.nvidia.rings", "codegen.nvidia.specialized",
         "transforms.gpu.defer_joins", "transforms.gpu.keep_references", "transforms.gpu.streams",
         _HOLD, "transforms.hopper.specialize_warps",
     ),
@@ -394,17 +389,17 @@ VIA = Attribute(
 ITERATION = Attribute(
     "iteration", TEXT, "a tile op",
     "which points of its loops each thread computes, as a layout",
-    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
+    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY, _ONCE),
     readers=("analysis.layouts", "codegen.gpu.in_place", "transforms.gpu.defer_joins", _HOLD),
 )  # fmt: skip
 LAYOUT = Attribute(
     "layout", TEXT, "a tile op, a load or a copy",
     "where the elements of the result live (`analysis/layouts.py`)",
-    writers=("transforms.gpu.assign_layouts", _HOLD, "transforms.hopper.lazy_rescaling"),
+    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY, _ONCE),
     readers=(
         "analysis.layouts", "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.gpu.pipeline",
         "transforms.gpu.keep_references", "transforms.gpu.layout_stages", "transforms.gpu.streams",
-        _HOLD, "transforms.hopper.interleave_factors", "transforms.hopper.loop_graph",
+        _HOLD, "transforms.hopper.interleave_factors", "transforms.hopper.loop_graph", _ONCE,
         "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip
@@ -418,27 +413,24 @@ LAYOUTS = Attribute(
     ),
 )  # fmt: skip
 INSTRUCTION = Attribute(
-    "instruction", TEXT, "a matmul",
-    "the matrix instruction",
+    "instruction", TEXT, "a matmul", "the matrix instruction",
     writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.compute",),
 )  # fmt: skip
 SWAPPED = Mark(
-    "swapped", MARK, "a matmul",
-    "its factors change places: the result is computed transposed",
+    "swapped", MARK, "a matmul", "its factors change places: the result is computed transposed",
     writers=("transforms.gpu.layout_products",),
     readers=(
-        "codegen.gpu.kernels", "codegen.nvidia.exchange", "transforms.hopper.interleave_factors",
+        "codegen.gpu.kernels", "codegen.nvidia.groups.exchange",
+        "transforms.hopper.interleave_factors",
         "transforms.hopper.run_on_products", "transforms.hopper.specialize_warps",
     ),
 )  # fmt: skip
 PARTIAL = Mark(
-    "partial", MARK, "a sum",
-    "threads keep their parts; a neptune.join_lanes adds them up",
+    "partial", MARK, "a sum", "threads keep their parts; a neptune.join_lanes adds them up",
     writers=("transforms.gpu.defer_joins",), readers=("codegen.gpu.compute",),
 )  # fmt: skip
 STAGES = Attribute(
-    "stages", NUMBER, "scf.for",
-    "slots of the tiles that the loop loads to shared memory",
+    "stages", NUMBER, "scf.for", "slots of the tiles that the loop loads to shared memory",
     writers=("transforms.gpu.assign_layouts",),
     readers=(
         "codegen.gpu.pipeline", "transforms.gpu.keep_references",
@@ -510,28 +502,25 @@ INTERLEAVED = Mark(
 # ---- warp specialisation and software pipelining
 
 CONSUMERS = Attribute(
-    "consumers", NUMBER, "scf.forall",
-    "warp groups that compute, beside one that loads",
+    "consumers", NUMBER, "scf.forall", "warp groups that compute, beside one that loads",
     writers=("transforms.hopper.specialize_warps",),
     readers=(
         "codegen.distribute_tiles", "codegen.nvidia.specialized",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_products", "transforms.gpu.layout_stages", _HOLD,
-        "transforms.hopper.interleave_factors", "transforms.hopper.lazy_rescaling",
+        "transforms.hopper.interleave_factors", _LAZY, _ONCE,
         "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "transforms.hopper.sums_in_fragments", "tune.builder",
     ),
 )  # fmt: skip
 UNSPECIALIZED = Mark(
-    "unspecialized", MARK, "scf.forall",
-    "it streams tiles for matmuls and got no consumers",
+    "unspecialized", MARK, "scf.forall", "it streams tiles for matmuls and got no consumers",
     writers=("transforms.hopper.specialize_warps",),
     readers=("transforms.hopper.specialize_warps",),
 )  # fmt: skip
 TURNS = Mark(
-    "turns", MARK, "scf.forall",
-    "consumers start their matmuls one after another (ping-pong)",
+    "turns", MARK, "scf.forall", "consumers start their matmuls one after another (ping-pong)",
     writers=("transforms.hopper.specialize_warps",),
     readers=("codegen.nvidia.specialized", _PIPELINE),
 )  # fmt: skip
@@ -545,8 +534,7 @@ RESIDENT = Mark(
     ),
 )  # fmt: skip
 BOXED = Mark(
-    "boxed", MARK, "scf.forall",
-    "results are stored by the copy engine (TMA)",
+    "boxed", MARK, "scf.forall", "results are stored by the copy engine (TMA)",
     writers=("transforms.hopper.specialize_warps",), readers=("codegen.nvidia.specialized",),
 )  # fmt: skip
 WHOLE = Mark(
@@ -561,14 +549,12 @@ IN_FRAGMENTS = Attribute(
     readers=("analysis.fragments", "codegen.nvidia.adder", "transforms.gpu.layout_stages"),
 )  # fmt: skip
 STAGE = Attribute(
-    "stage", NUMBER, "an op of a pipelined loop",
-    "how many iterations late it runs",
+    "stage", NUMBER, "an op of a pipelined loop", "how many iterations late it runs",
     writers=("transforms.hopper.schedule_loops",),
     readers=(_PIPELINE, "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
 )  # fmt: skip
 ORDER = Attribute(
-    "order", NUMBER, "an op of a pipelined loop",
-    "its place in the steady state",
+    "order", NUMBER, "an op of a pipelined loop", "its place in the steady state",
     writers=("transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
     readers=(_PIPELINE, "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
 )  # fmt: skip
@@ -580,6 +566,19 @@ READER = Attribute(
         "codegen.nvidia.rings", "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers",
     ),
+)  # fmt: skip
+HANDED = Mark(
+    "handed", MARK, "linalg.copy", "the first group of warps made the tile for all of them",
+    writers=("transforms.gpu.assign_layouts", _ONCE),
+    readers=(
+        "codegen.nvidia.groups.exchange", "codegen.nvidia.groups.hands",
+        "codegen.nvidia.specialized", _ONCE, "transforms.hopper.schedule_loops",
+    ),
+)  # fmt: skip
+ONCE = Mark(
+    "once", MARK, "a tile op, a get, a release, a store",
+    "the first group of warps does it alone, for all of them",
+    writers=(_ONCE,), readers=("codegen.nvidia.groups.hands", "codegen.nvidia.rings", _ONCE),
 )  # fmt: skip
 RUNS_ON = Mark(
     "runs_on", MARK, "scf.for",
@@ -594,7 +593,6 @@ AHEAD = Attribute(
     writers=(_PIPELINE,), readers=("codegen.nvidia.specialized",),
 )  # fmt: skip
 SKIPS_ONES = Mark(
-    "skips_ones", MARK, "a tile op that scales",
-    "it may be skipped where all factors are 1",
+    "skips_ones", MARK, "a tile op that scales", "it may be skipped where all factors are 1",
     writers=(_HOLD, _PIPELINE), readers=("codegen.nvidia.specialized",),
 )  # fmt: skip

@@ -168,7 +168,7 @@ def cast(tensor: Any, kind: Any) -> Any:
 
 def defining_op(value: Any) -> Any | None:
     """The operation that makes `value`; None for a block argument."""
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
 
 
 def top_level_op(op: Any, block: Any) -> Any:

@@ -85,14 +85,14 @@ def producer_region(op: Any) -> None:
                 "computations",
             )  # fmt: skip
         for value in inner.operands:
-            made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            made = None if isinstance(value, ir.BlockArgument) else value.owner.operation
             if made is not None and made.parent == op.parent and made.name != CREATE:
                 raise Rejected(inner, f"needs a value of the consumers, of '{made.name}'")
 
 
 def _is_above(value: Any, op: Any) -> bool:
     """Whether a value is made outside of the region of an op, and of what is beside the op."""
-    block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    block = value.owner if isinstance(value, ir.BlockArgument) else value.owner.operation.block
     while block.owner is not None and block.owner.operation.name != "func.func":
         if block.owner.operation == op.parent:
             return False
@@ -118,7 +118,7 @@ def put(op: Any) -> None:
     value = op.operands[1]
     if value.type != tile:
         raise Rejected(op, f"puts a {value.type} into a ring of {tile}")
-    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    made = None if isinstance(value, ir.BlockArgument) else value.owner.operation
     if made is None or made.name not in LOADS:
         raise Rejected(op, "puts what is no load; it takes a tensor.extract_slice or tensor.pad")
 
@@ -150,5 +150,5 @@ def get(op: Any) -> None:
 def release(op: Any) -> None:
     check_counts(op, operands=1, results=0)
     value = op.operands[0]
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != GET:
+    if isinstance(value, ir.BlockArgument) or value.owner.operation.name != GET:
         raise Rejected(op, f"releases what no {GET} gave")

@@ -67,7 +67,7 @@ def _check_contraction(op: Any, shapes: list[list[int]]) -> None:
 
 def _releases(value: Any, block: Any) -> list[Any]:
     """The releases in `block` of a tile from a ring."""
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != GET:
+    if isinstance(value, ir.BlockArgument) or value.owner.operation.name != GET:
         return []
     users = [use.owner.operation for use in value.uses]
     return [user for user in users if user.name == RELEASE and user.block == block]

@@ -103,7 +103,7 @@ def _check_lookup(op: Any, value: Any) -> None:
 
 
 def _maker(value: Any) -> Any:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
 
 
 def _use_loop(op: Any, access: Any, used: dict[int, list[Any]], digit: Any) -> None:

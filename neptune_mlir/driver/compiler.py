@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from neptune_mlir.dialects.attributes import NUMERICS, PRECISION
 from neptune_mlir.dialects.context import usual_context
 from neptune_mlir.dialects.program import NestProgram, functions, numerics_of
 from neptune_mlir.driver import verdicts
-from neptune_mlir.driver.family import best, chunks_of
+from neptune_mlir.driver.family import best, chunks_of, tiled
 from neptune_mlir.driver.garbage import collected_rarely
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
@@ -223,14 +224,15 @@ def _compile_calls(program: RaisedProgram, target: str, entry: str | None, cases
     where it has such. Where the copy engine moves those, other rows have kernels for any call
     alone: without it they are slow whatever the tiles, and their code is long."""
     pipeline = pipeline_of(target)
+    ways = functools.partial(tiled, pipeline=pipeline, target=target, entry=entry)
     chunked = chunks_of(program, pipeline, target) if cases else None
     if chunked is None:
-        return best(program, pipeline, target, entry, cases).bundle
+        return best(ways(program), cases).bundle
     try:
-        some = best(chunked[0], pipeline, target, entry).bundle
+        some = best(ways(chunked[0])).bundle
     except (OutOfMemory, Refused):
-        return best(program, pipeline, target, entry).bundle
-    others = best(program, pipeline, target, entry, not moves(some)).bundle
+        return best(ways(program)).bundle
+    others = best(ways(program), not moves(some)).bundle
     return others.adding(some, chunked[1])
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,11 +146,11 @@ class Best:
 
 
 def best(
-    program: RaisedProgram, pipeline: Any, target: str, entry: str | None, cases: bool = True,
+    ways: Iterable[Family], cases: bool = True,
     meanwhile: Callable[[Family, Plan], None] | None = None,
 ) -> Best:  # fmt: skip
-    """The bundle of a program for targets of one pipeline, by the first way that the target takes
-    and that does not spill, else by the one that spills least; with or without `cases`.
+    """The bundle of a program by the first of its ways (`tiled`) that the target takes and that
+    does not spill, else by the one that spills least; with or without `cases`.
 
     Args:
         meanwhile: without cases, what is done with the plan while the code generator runs.
@@ -160,7 +160,7 @@ def best(
     """
     found: Best | None = None
     refused: list[OutOfMemory | Refused] = []
-    for number, family in enumerate(tiled(program, pipeline, target, entry)):
+    for number, family in enumerate(ways):
         alone = not (cases and family.lowering.has_variants)
         try:
             bundle = family.alone(meanwhile) if alone else family.with_cases()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.driver.foreign import from_text, program_text
 from neptune_mlir.driver.garbage import collected_rarely
-from neptune_mlir.driver.on_demand import Asked, OnDemand
+from neptune_mlir.driver.on_demand import Asked, Coming, OnDemand
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
 
@@ -218,7 +218,7 @@ def compile(
     program: Any, target: str = "cpu", schedule: str | None = None, *, entry: str | None = None,
     precision: str | None = None, numerics: str | None = None,
     tuning: str | os.PathLike[str] | None = None, knobs: Mapping[str, int] | None = None,
-    on_demand: bool = True,
+    on_demand: bool = True, coming: Coming | None = None,
 ) -> Kernel:  # fmt: skip
     """Compile a program into a callable `Kernel`.
 
@@ -238,6 +238,7 @@ def compile(
         knobs: numbers of the schedule by name, such as `{"rows": 64}`.
         on_demand: code that only some calls take is compiled by the first of them, and by `bundle`
             and `save`; False: now. (A bundle for several targets is always compiled now.)
+        coming: the call that comes next, whose code is made beside that for any call.
 
     Raises:
         NeptuneError: the program, the schedule or the target cannot be compiled.
@@ -251,7 +252,7 @@ def compile(
         with tuned.using(tuning):
             return compile(
                 program, target, schedule, entry=entry, precision=precision, numerics=numerics,
-                knobs=knobs, on_demand=on_demand,
+                knobs=knobs, on_demand=on_demand, coming=coming,
             )  # fmt: skip
     source = _with_options(Source.of(program), precision, numerics)
     bound = library.knob_text(knobs or {})
@@ -268,7 +269,7 @@ def compile(
     if os.environ.get("NEPTUNE_DUMP"):
         return Kernel(source, target, schedule, _recipe(asked).whole(), knobs=bound)
     if on_demand and "," not in target:
-        found, cached = OnDemand.begin(key, functools.partial(_recipe, asked))
+        found, cached = OnDemand.begin(key, functools.partial(_recipe, asked), coming)
     else:
         found, cached = cache.get_or_make(key, lambda: _recipe(asked).whole())
     return Kernel(source, target, schedule, found, cached, bound)
@@ -277,9 +278,9 @@ def compile(
 def _recipe(asked: Asked) -> Recipe:
     """How a program is compiled. Only this imports MLIR."""
     if asked.target != "cpu":
-        from neptune_mlir.codegen import llvm_child
+        from neptune_mlir.pipelines import image_child
 
-        llvm_child.start()  # its imports take as long as ours
+        image_child.start()  # its imports take as long as ours
     with collected_rarely():
         from neptune_mlir.driver.recipe import Recipe
 

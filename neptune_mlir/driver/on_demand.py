@@ -35,6 +35,20 @@ class Later:
 
 
 @dataclass(frozen=True)
+class Coming:
+    """A call that comes next: shapes and numbers of its arguments, and how many multiprocessors its
+    device has. What it takes is begun beside the image for any call."""
+
+    shapes: Sequence[Any]
+    scalars: Sequence[Any]
+    processors: int
+
+    def takes(self, when: Expression) -> bool:
+        """Whether it is one of these calls."""
+        return bool(evaluate(when, self.shapes, self.scalars, self.processors))
+
+
+@dataclass(frozen=True)
 class Asked:
     """All that code depends on: what `compile` was given, the tuning table, and how much LLVM does
     for CPUs. The same for images that are made later."""
@@ -52,7 +66,7 @@ class Asked:
 class Making(Protocol):
     """What makes images (`driver/recipe.py`)."""
 
-    def begun(self) -> Bundle | None:
+    def begun(self, coming: Coming | None) -> Bundle | None:
         """The bundle of the images for any call, and what comes later as its fact `LATER`; None,
         where what other images there are depends on these."""
 
@@ -79,7 +93,9 @@ class OnDemand:
         self.bundle = _without_later(begun)
 
     @staticmethod
-    def begin(name: str, recipe: Callable[[], Making]) -> tuple[OnDemand | Bundle, bool]:
+    def begin(
+        name: str, recipe: Callable[[], Making], coming: Coming | None = None
+    ) -> tuple[OnDemand | Bundle, bool]:  # fmt: skip
         """Begun now, or what is kept of that, and whether it was in the cache. The whole bundle,
         where that is kept, images cannot be made by themselves, or none is for some calls alone."""
         entry, recipe = cache.key(name, "begun"), functools.cache(recipe)
@@ -89,7 +105,7 @@ class OnDemand:
         begun = cache.load(entry)
         if begun is not None:
             return OnDemand(name, begun, recipe), True
-        begun = recipe().begun()
+        begun = recipe().begun(coming)
         if begun is not None and any(isinstance(x, dict) for x in begun.facts[LATER]["order"]):
             cache.store(entry, begun)
             return OnDemand(name, begun, recipe), False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,10 +20,10 @@ from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
 from neptune_mlir.driver.garbage import collected_rarely
-from neptune_mlir.driver.on_demand import LATER, Asked, Later
-from neptune_mlir.errors import OutOfMemory, Refused
+from neptune_mlir.driver.on_demand import LATER, Asked, Coming, Later
+from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.ir import bindings
-from neptune_mlir.pipelines import common, gpu
+from neptune_mlir.pipelines import common, gpu, image_child
 from neptune_mlir.pipelines.cases import Conditions, blocks_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.runtime import cache
@@ -52,6 +52,8 @@ class Recipe:
         self._asked, self._target, self._entry = asked, asked.target, asked.entry
         self._begun: common.Begun = {}
         self._tiled: dict[bool, Tiled] = {}  # by whether rows are of whole chunks
+        self._coming: Coming | None = None
+        self._others: Iterable[Family] | None = None  # the ways for any rows, where they are begun
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -82,10 +84,11 @@ class Recipe:
             )
         return bundle
 
-    def begun(self) -> Bundle | None:
+    def begun(self, coming: Coming | None = None) -> Bundle | None:
         """See `on_demand.Making`. Raises NeptuneError as `compile_text`."""
         if not hasattr(pipeline_of(self._target), "begin_tiles"):
             return None  # it has no images for some calls
+        self._coming = coming
         with self._at_work():
             return self._granted(self._begin)
 
@@ -107,6 +110,7 @@ class Recipe:
         defer.forget()
         self._begun.clear()
         self._tiled.clear()
+        self._others = None
         for name in ("_program", "_chunked"):
             self.__dict__.pop(name, None)
 
@@ -135,10 +139,7 @@ class Recipe:
             tiles = self._by(later.chunks, ways[later.chunks])
             family = tiles.family
             case = family.program.cases(family.lowering)[later.case]
-            variant = tiles.programs.pop(later.case, None)
-            if variant is None:
-                made = family.program.variant(family.lowering, self._target, case)
-                variant = next(made, None)
+            variant = tiles.programs.pop(later.case, None) or self._variant(family, later.case)
             if variant is None or str(variant.module) == family.tiles:
                 return None
             found: Bundle | None = family.finished(case, variant, family.begin(variant))
@@ -148,18 +149,30 @@ class Recipe:
         """The bundle for any call. While the code generator runs, it is found which calls take
         other images, where there may be such."""
         tried: list[Tiled] = []
-        pipeline = pipeline_of(self._target)
 
         def meanwhile(family: Family, plan: Plan) -> None:
-            cache.compiler_versions()  # reads all files of this compiler
+            tried.append(self._cases(family, plan, chunks) if cases else Tiled(family, {}, {}))
             settle()
-            tried.append(self._cases(family, plan) if cases else Tiled(family, {}, {}))
+            if chunks and self._others is None:
+                self._others = self._begun_ways()
+            cache.compiler_versions()  # reads all files of this compiler
 
-        found = best(
-            self._of(chunks), pipeline, self._target, self._entry, cases=False, meanwhile=meanwhile
-        )
+        ways = self._ways(chunks) if chunks or self._others is None else self._others
+        found = best(ways, cases=False, meanwhile=meanwhile)
         self._tiled[chunks] = next(tiles for tiles in tried if tiles.family is found.family)
         return found
+
+    def _begun_ways(self) -> Iterable[Family] | None:
+        """The ways for any rows, with the image of the first one begun: it is waited for behind
+        that for rows of whole chunks. None, where something is wrong with it, which is said then.
+        """
+        ways = self._ways(False)
+        try:
+            first = next(ways)
+            first.begin(first.lowering)
+        except NeptuneError:
+            return None
+        return itertools.chain([first], ways)
 
     def _taken(self) -> Best | None:
         """For rows of whole chunks, where the target takes that."""
@@ -174,9 +187,13 @@ class Recipe:
     def _by(self, chunks: bool, way: int) -> Tiled:
         """The program by the way of this number, where another process began the bundle."""
         if chunks not in self._tiled:
-            ways = tiled(self._of(chunks), pipeline_of(self._target), self._target, self._entry)
-            self._tiled[chunks] = Tiled(next(itertools.islice(ways, way, None)), {}, {})
+            family = next(itertools.islice(self._ways(chunks), way, None))
+            self._tiled[chunks] = Tiled(family, {}, {})
         return self._tiled[chunks]
+
+    def _ways(self, chunks: bool) -> Iterator[Family]:
+        program = self._of(chunks)
+        return tiled(program, pipeline_of(self._target), self._target, self._entry)
 
     def _later(self, chunks: bool, calls: Expression) -> list[Later]:
         """The images for some of these calls (None: any)."""
@@ -185,7 +202,7 @@ class Recipe:
             for number, when in self._tiled[chunks].conditions.items()
         ]
 
-    def _cases(self, family: Family, plan: Plan) -> Tiled:
+    def _cases(self, family: Family, plan: Plan, chunks: bool) -> Tiled:
         """The cases of a program by one way; `plan`: that for any call. (What
         `RaisedProgram.variants` leaves out is left out, but cases whose calls are known have no
         tile program yet.)"""
@@ -196,9 +213,10 @@ class Recipe:
         for number, case in enumerate(family.program.cases(family.lowering)):
             if case.is_known:
                 made.conditions[number] = case.condition
+                self._ahead(made, number, chunks)
             if case.is_known or (widest and case.is_for_portable):
                 continue
-            variant = next(family.program.variant(family.lowering, self._target, case), None)
+            variant = self._variant(family, number)
             text = "" if variant is None else str(variant.module)
             if variant is None or text in seen:
                 continue
@@ -208,4 +226,28 @@ class Recipe:
             when = conditions.of(replace(case, blocks=blocks_of(variant.module)), sketched)
             if when is not None:
                 made.conditions[number], made.programs[number] = when, variant
+                self._ahead(made, number, chunks)
         return made
+
+    def _ahead(self, tiles: Tiled, number: int, chunks: bool) -> None:
+        """Begin the image of a case, where the call that comes next takes it. Of several the last
+        one counts: of those behind it only some are known yet."""
+        coming, family = self._coming, tiles.family
+        if coming is None or not image_child.is_worth():
+            return
+        if self._chunked is not None and coming.takes(self._chunked[1]) != chunks:
+            return
+        behind = family.program.cases(family.lowering)[number + 1 :]
+        if any(case.is_known and coming.takes(case.condition) for case in behind):
+            return
+        if coming.takes(tiles.conditions[number]):
+            variant = tiles.programs.get(number) or self._variant(family, number)
+            if variant is not None:
+                tiles.programs[number] = variant
+                with image_child.used():
+                    family.begin(variant)
+
+    def _variant(self, family: Family, number: int) -> Lowering | None:
+        """The tile program of a case, by the first way that suits."""
+        case = family.program.cases(family.lowering)[number]
+        return next(family.program.variant(family.lowering, self._target, case), None)

@@ -78,7 +78,7 @@ def three_ways(
             native(run), reordered(0) if hide else native(unfused), exact, arguments, results,
             exponents, reordered=reordered, ranged=None if "f64" in arguments else ranged,
             otherwise=None if "f64" in arguments else otherwise,
-            directed=[] if "f64" in arguments else each_way(exact),
+            directed=[] if "f64" in arguments else each_way(exact), reported=True,
         )  # fmt: skip
 
     return replace(programs(False), hiding=functools.cache(lambda: programs(True))), ""
@@ -125,7 +125,8 @@ def judged(programs: Programs, values: Sequence[Any], exact: str, seed: int) -> 
     if not exact:
         return judge(programs, values, seed)
     found = [
-        Comparison(d, slack=TOLERANCE[d] / EPSILON[d]) if d in EPSILON else Comparison(d)
+        Comparison(d, slack=TOLERANCE[d] / EPSILON[d], reported=True)
+        if d in EPSILON else Comparison(d)
         for d in programs.results
     ]
     fused, unfused = programs.fused(values), programs.unfused(values)

@@ -156,6 +156,11 @@ def source_name(name: str) -> Iterator[None]:
         _source_name.reset(token)
 
 
+def source_of_now() -> str | None:
+    """What `source_name` said last."""
+    return _source_name.get()
+
+
 _IN_FILE = re.compile(r'"[^"]*":\d+:\d+')
 
 

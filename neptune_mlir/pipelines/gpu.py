@@ -15,9 +15,11 @@ from neptune_mlir.algebra.numerics.remembered import settle
 from neptune_mlir.codegen import llvm_child
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelFacts
 from neptune_mlir.dialects.attributes import PLAN
+from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import LoweringError, ToolError
+from neptune_mlir.ir import bindings
 from neptune_mlir.ir.bindings import ir, llvm
-from neptune_mlir.pipelines import common, runner
+from neptune_mlir.pipelines import common, image_child, runner
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Plan
@@ -60,27 +62,35 @@ class Begun:
 
 def begin_images(
     module: Any, target: str, facts: dict[str, Any] | None,
-    begin_one: Callable[[Any, str], Begun],
+    begin_one: Callable[[Any, str], Begun], apart: tuple[str, str | None] | None = None,
 ) -> Begun:  # fmt: skip
     """A bundle with an image for each architecture of `target` (names, separated by commas).
 
     Args:
         module: tile IR; each architecture gets a copy.
         begin_one: begins the image of one: what it finishes is a `Compiled`.
+        apart: the module whose `begin_tiles` another process calls, and the entry, where images
+            are made side by side (`image_child.used`).
     """
-    llvm_child.start()
+    if not image_child.is_used():
+        llvm_child.start()
     text, begun = str(module), []
     for name in map(str.strip, target.split(",")):
 
-        def begin(name: str = name) -> tuple[Begun, list[registry.Remark]]:
+        def here(module: Any, name: str = name) -> Begun:
             with registry.collect_remarks() as found:
-                return begin_one(module.operation.clone(), name), found
+                one = begin_one(module, name)
+            return Begun(one.plan, lambda: _image(name, one, found))
 
-        begun.append((name, *common.begun(name, text, begin)))
+        def begin(name: str = name, here: Callable[[Any], Begun] = here) -> Begun:
+            if apart and image_child.is_used():
+                return _begin_apart(module, name, *apart, here)
+            return here(module.operation.clone())
+
+        begun.append(common.begun(name, text, begin))
 
     def finish() -> Bundle:
-        bundles = [_image(name, one, found) for name, one, found in begun]
-        joined = join(target, bundles)
+        joined = join(target, [one.wait() for one in begun])
         own = {} if facts is None else facts
         remarks = [*own.get("remarks", ()), *joined.facts["remarks"]]
         above = own.pop("missed", [])  # on the way to tiles
@@ -89,7 +99,21 @@ def begin_images(
         own.update(joined.facts, remarks=remarks)
         return Bundle(target, joined.plan, joined.code, own)
 
-    return Begun(begun[0][1].plan, finish)
+    return Begun(begun[0].plan, finish)
+
+
+def _begin_apart(
+    module: Any, name: str, pipeline: str, entry: str | None, here: Callable[[Any], Begun]
+) -> Begun:
+    """The bundle of one image, by another process; `here` begins it in this one."""
+    tiles = module.operation.get_asm(enable_debug_info=True)
+    source = bindings.source_of_now() or ""
+    made = background(lambda: image_child.make(pipeline, tiles, name, entry or "", source))
+
+    def wait() -> Any:
+        return made() or here(parse(tiles, source=source)).wait()
+
+    return Begun(sketch(module, name, entry), wait)
 
 
 def _image(name: str, begun: Begun, before: Sequence[Any]) -> Bundle:

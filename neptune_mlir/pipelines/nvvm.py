@@ -146,8 +146,9 @@ def begin_tiles(
 ) -> Begun:
     """`compile_tiles`, but for waiting until the code generator and the assembler are done."""
     return gpu.begin_images(
-        module, target, facts, lambda m, name: _begin_one(m, nvidia(name), entry or "")
-    )
+        module, target, facts, lambda m, name: _begin_one(m, nvidia(name), entry or ""),
+        apart=(__name__, entry),
+    )  # fmt: skip
 
 
 def _begin_one(module: Any, chip: NvidiaTarget, entry: str) -> Begun:
@@ -238,7 +239,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
     if chip.warp_groups:
         asynchronous = (
             "hold-references", "lazy-rescaling", "split-matmuls", "run-on-products",
-            "schedule-loops", "pipeline-loops",
+            "schedule-loops", "pipeline-loops", "make-once",
         )  # fmt: skip
         found += map(Step, asynchronous)
     return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]

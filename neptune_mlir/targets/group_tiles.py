@@ -85,14 +85,13 @@ def _columns(shape: Shape, cut: int) -> int:
 
 def registers(shape: Shape, stream: int, cut: int = 0, groups: int = 0) -> int:
     """Of a thread: for so many scores of a row (kept rounded as well) and for the results, or a
-    part of both where groups share rows; for the only product of a program, its columns (`cut`, or
+    part of these where groups share rows; for the only product of a program, its columns (`cut`, or
     by the rule) and what goes with them. Of so many `groups` (0: of few)."""
     if is_plain(shape):
         return _columns(shape, cut) // 2 + BESIDE
     if is_deep(shape):
         return stream // 2 + BESIDE
-    scores = _eighths(shape, groups) * stream // 8
-    return scores // sharing(shape.width) + _results(shape)
+    return _eighths(shape, groups) * stream // 8 + _results(shape)
 
 
 def _results(shape: Shape) -> int:
@@ -232,7 +231,7 @@ def most_stream(shape: Shape, rows: int) -> int:
         shape = replace(shape, size=ELEMENT)
     if shape.results > 1 and (shape.band or not shape.light):
         left -= BESIDE_PRODUCTS
-    by_registers = left * 8 * across // _eighths(shape, groups)
+    by_registers = left * 8 // _eighths(shape, groups)
     most = MOST_STREAM if across == 1 else PANEL  # of what groups share
     room = TILE_BYTES - once_bytes(shape, rows)
     boxes = shape.boxes * rows * BOXED

@@ -61,6 +61,9 @@ class InputSource:
     axes: tuple[tuple[str, int] | None, ...]
 
 
+Keep = Callable[[torch.Tensor], torch.Tensor]
+
+
 class ModPlan:
     """How a modifier is said; made once for all calls with traces of one structure."""
 
@@ -207,28 +210,51 @@ class ModPlan:
     def over(
         self, node: Node, tensors: Mapping[str, torch.Tensor],
         places: Mapping[str, torch.Tensor], axes: list[str],
-        score: torch.Tensor | None = None,
+        score: torch.Tensor | None = None, keep: Keep | None = None,
     ) -> torch.Tensor:  # fmt: skip
         """A node's value by torch for all points of `axes`: a tensor with these dimensions.
 
         Args:
             places: the positions along each axis, 1-d, integers.
             score: [axes], where the node depends on the score.
+            keep: what is done with values at queries and keys that all heads share.
         """
         names = [*(["score"] if self.takes_score else []), *POSITIONS]
         at = dict(zip(names, self.placeholders, strict=True))
+        shared = self._shared(node) if keep else []
+        along = [[a for a in axes if a in self.depends[n]] for n in shared]
+        values = [self.over(n, tensors, places, a) for n, a in zip(shared, along, strict=True)]
+        values = [keep(x) for x in values] if keep else []
 
         def element(*given: torch.Tensor) -> torch.Tensor:
             made = {at[a]: x for a, x in zip(axes, given, strict=False)}
+            for n, x in zip(shared, given[len(axes) :], strict=False):
+                made[n] = x != 0 if n.meta["val"].dtype is torch.bool else x
             if score is not None:
                 made[at["score"]] = given[-1]
             return _run(node, made, tensors)
 
         call: Callable[..., torch.Tensor] = element
-        for k in reversed(range(len(axes))):
-            mapped = tuple(0 if j == k else None for j in range(len(axes)))
-            call = torch.vmap(call, mapped if score is None else (*mapped, 0))
-        return call(*(places[a] for a in axes), *(() if score is None else (score,)))
+        for k, axis in reversed([*enumerate(axes)]):
+            mapped = [0 if j == k else None for j in range(len(axes))]
+            mapped += [0 if axis in a else None for a in along]
+            call = torch.vmap(call, tuple(mapped if score is None else (*mapped, 0)))
+        return call(*(places[a] for a in axes), *values, *(() if score is None else (score,)))
+
+    def _shared(self, result: Node) -> list[Node]:
+        """The last nodes before a result, or it, that depend on queries and keys, and neither on
+        the score nor on heads."""
+        found: dict[Node, None] = {}
+        pending = [result]
+        while pending:
+            node = pending.pop()
+            value, depends = node.meta.get("val"), self.depends[node]
+            alone = isinstance(value, torch.Tensor) and not value.ndim and node.op != "placeholder"
+            if alone and {"q", "kv"} <= depends and not depends & {"score", "h"}:
+                found[node] = None
+            else:
+                pending += node.all_input_nodes
+        return list(found)
 
 
 def _run(node: Node, made: dict[Node, Any], tensors: Mapping[str, torch.Tensor]) -> Any:

@@ -23,12 +23,13 @@ import torch
 
 from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Kernel, compile
+from neptune_mlir.driver.on_demand import Coming
 from neptune_mlir.errors import NeptuneError, ToolError
 from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
 from neptune_mlir.targets.chips import TARGETS, best_for
 from neptune_mlir.targets.nvidia import architecture
 from neptune_mlir.torch import again
-from neptune_mlir.torch.mods import DTYPES, ModPlan
+from neptune_mlir.torch.mods import DTYPES, Keep, ModPlan
 from neptune_mlir.torch.trace import POSITIONS, Recent, Trace
 
 Modify = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
@@ -152,6 +153,15 @@ def target_of(device: torch.device) -> str:
     return _chip(architecture(torch.cuda.get_device_capability(device)))
 
 
+def coming_of(arguments: Sequence[torch.Tensor]) -> Coming | None:
+    """A call with these arguments, on a GPU."""
+    device = arguments[0].device
+    if device.type != "cuda":
+        return None
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    return Coming([tuple(x.shape) for x in arguments], (), processors)
+
+
 @functools.cache
 def _chip(name: str) -> str:
     best = best_for(name)
@@ -180,13 +190,13 @@ def run(
     if made is None:
         key = (*key_of(q, k, v, attn_mask, mods, scale, is_causal), return_lse)
         kernel = _kernels.get(key)
+        arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
         if kernel is None:
             program = program_of(
                 q, k, v, attn_mask, mods, scale, is_causal, return_lse, rows_first=True
             )
-            target = target_of(q.device)
-            kernel = _kernels[key] = compile(program, target=target)
-        arguments = [by_rows(x) for x in arguments_of(q, k, v, attn_mask, captured, mods)]
+            target, coming = target_of(q.device), coming_of(arguments)
+            kernel = _kernels[key] = compile(program, target=target, coming=coming)
         found = kernel(*arguments)
         again.remember(tensors, like, kernel, arguments)
         out, lse = found if return_lse else (found, None)
@@ -337,14 +347,17 @@ def dense(
     return out, (top + total.log()).squeeze(-1) if return_lse else q.new_empty(0)
 
 
-def modify(mods: str, captured: Sequence[torch.Tensor]) -> Modify:
+def modify(mods: str, captured: Sequence[torch.Tensor], keep: Keep | None = None) -> Modify:
+    """Modifiers on all scores; `keep` as of `ModPlan.over`."""
+
     def modify(s: torch.Tensor, places: dict[str, torch.Tensor]) -> torch.Tensor:
         axes = list(POSITIONS)
         for plan, tensors in _mods[mods].tensors(captured):
             if plan.takes_score:
-                s = plan.over(plan.result, tensors, places, axes, s)
+                s = plan.over(plan.result, tensors, places, axes, s, keep)
             else:
-                s = s.masked_fill(~plan.over(plan.result, tensors, places, axes), -math.inf)
+                seen = plan.over(plan.result, tensors, places, axes, keep=keep)
+                s = s.masked_fill(~seen, -math.inf)
         return s
 
     return modify
@@ -356,12 +369,17 @@ def written_out(
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """The operation as torch's own, for a compiler of graphs; laid out in memory as kernels do."""
     if attn_mask is not None and attn_mask.dtype is torch.bool and _is_one(attn_mask.shape[1]):
-        # Numbers in memory: inductor would work out for each head, and twice, what all of them
-        # read. (It has no other word for that; as a view this costs nothing.)
-        bias = torch.where(attn_mask, 0.0, -math.inf)
-        attn_mask = bias.as_strided(bias.shape, bias.stride())
-    out, lse = dense(q, k, v, modify(mods, captured), attn_mask, scale, is_causal, return_lse)
+        attn_mask = _in_memory(torch.where(attn_mask, 0.0, -math.inf))
+    modified = modify(mods, captured, _in_memory)
+    out, lse = dense(q, k, v, modified, attn_mask, scale, is_causal, return_lse)
     return out.transpose(1, 2).contiguous().transpose(1, 2), lse
+
+
+def _in_memory(x: torch.Tensor) -> torch.Tensor:
+    """Numbers in memory (0 and 1 for conditions): inductor would work out for each head, and twice,
+    what all of them read. (It has no other word for that; as a view this costs nothing.)"""
+    x = torch.where(x, 1.0, 0.0) if x.dtype is torch.bool else x
+    return x.as_strided(x.shape, x.stride())
 
 
 def _new_result(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -149,7 +149,8 @@ def _fits(
         return False
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or 0 in (*q.shape, *k.shape, *v.shape):
         return False
-    if q.shape[1] != k.shape[1] and not (enable_gqa and q.shape[1] % k.shape[1] == 0):
+    grouped = enable_gqa and q.shape[1] % k.shape[1] == 0
+    if q.shape[1] != k.shape[1] and not (grouped or k.shape[1] == 1):  # which torch broadcasts
         return False
     return mask is None or (not is_causal and _is_mask(mask, q, k))
 

@@ -75,6 +75,7 @@ _MODULES: dict[str, str] = {
     "split-matmuls": "neptune_mlir.transforms.hopper.split_matmuls",
     "run-on-products": "neptune_mlir.transforms.hopper.run_on_products",
     "schedule-loops": "neptune_mlir.transforms.hopper.schedule_loops",
+    "make-once": "neptune_mlir.transforms.hopper.make_once",
     "pipeline-loops": "neptune_mlir.transforms.hopper.pipeline_loops",
     "picks-first": "neptune_mlir.transforms.gpu.picks_first",
     "keep-references": "neptune_mlir.transforms.gpu.keep_references",

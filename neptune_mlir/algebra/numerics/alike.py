@@ -4,12 +4,14 @@
 The layers of a network are the same chain over other tensors, and a long chain is tried in many
 windows that are alike. The test looks at no name, so what it said of one it says of the other.
 Which elements of an array are read, where all positions along a dimension are constants (steps of
-a recurrence), are names as well.
+a recurrence), are names as well. So are the numbers of axes, but for their order: a program has the
+axes of all its reductions, and no chain has them all.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -49,6 +51,15 @@ def stressed(
         solution = [replace(r, body=change(r.body)) for r in solution]
     outputs, fused_outputs = (
         {name: change(t) for name, t in given.items()} for given in (outputs, fused_outputs)
+    )
+    change = _ClosedAxes(chain, solution, axis, [*outputs.values(), *fused_outputs.values()])
+    chain, axis = change.chain(chain), change.places[axis]
+    if isinstance(solution, Solution):
+        solution = change.solution(solution)
+    else:
+        solution = change.chain(solution)
+    outputs, fused_outputs = (
+        {name: change.term(t) for name, t in given.items()} for given in (outputs, fused_outputs)
     )
     naming = _Naming()
     fused: Hashable = (
@@ -138,6 +149,48 @@ def _closed_up(terms: Iterable[Term]) -> Callable[[Term], Term]:
 
 def _value(position: Term) -> Any:
     return position.value
+
+
+class _ClosedAxes:
+    """A change of terms: the axes that a chain has are numbered in their order, without gaps."""
+
+    def __init__(
+        self, chain: Sequence[Reduction], solution: Solution | Sequence[Reduction], axis: int,
+        outputs: Iterable[Term],
+    ) -> None:  # fmt: skip
+        terms, lists = [*outputs], [[axis]]
+        if isinstance(solution, Solution):
+            lists += [[*r.axes, *r.folded] for r in solution.running]
+            terms += [r.body for r in solution.running] + [*solution.finals.values()]
+            terms += [r.correction.h for r in solution.running if r.correction]
+            reductions = [*chain]
+        else:
+            reductions = [*chain, *solution]
+        terms += [r.body for r in reductions]
+        lists += [[*r.axes] for r in reductions if r.axes is not None]
+        known = sorted({*itertools.chain(*lists, *(t.axes for t in terms))})
+        self.places = {old: new for new, old in enumerate(known)}
+        self._indices = {old: T.index(new) for old, new in self.places.items()}
+
+    def term(self, t: Term) -> Term:
+        return T.rename_axes(t, self._indices)
+
+    def _listed(self, axes: Iterable[int]) -> tuple[int, ...]:
+        return tuple(self.places[k] for k in axes)
+
+    def chain(self, chain: Sequence[Reduction]) -> list[Reduction]:
+        axes = [None if r.axes is None else self._listed(r.axes) for r in chain]
+        return [
+            replace(r, body=self.term(r.body), axes=a) for r, a in zip(chain, axes, strict=True)
+        ]
+
+    def solution(self, solution: Solution) -> Solution:
+        solution = solution.mapped(self.term)
+        running = [
+            replace(r, axes=self._listed(r.axes), folded=self._listed(r.folded))
+            for r in solution.running
+        ]
+        return replace(solution, running=tuple(running))
 
 
 class _Naming:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,20 @@ from neptune_mlir.algebra.numerics.floats import EPSILON, SMALLEST, Array, round
 from neptune_mlir.algebra.numerics.norms import frobenius, kinds, norm, spread
 
 
+def _held(find: Callable[..., Array]) -> Callable[..., Array]:
+    """A method whose result is kept until runs are added: verdicts ask for the same again and
+    again. Nobody writes to it."""
+
+    @functools.wraps(find)
+    def kept(self: Comparison, *of: str) -> Array:
+        key = find.__name__, *of
+        if key not in self._known:
+            self._known[key] = find(self, *of)
+        return self._known[key]
+
+    return kept
+
+
 @dataclass
 class Comparison:
     """One result of a fused and of an unfused program against float64, over one or more runs."""
@@ -45,6 +60,7 @@ class Comparison:
     within: float = 1.0  # what part of the bound is asked for
     step: float = 0.0  # the part of themselves by which the arguments of further runs move
     beside: float | None = None  # the excess on inputs further away, where that decides
+    reported: bool = False  # `frobenius_fused`, `frobenius_unfused` and `difference` are found
     in_orders: list[Array] = field(default_factory=list)  # `_unfused` of the first input
     runs: int = 0
     strangers: int = 0  # elements that are NaN or infinite, or finite, where they must not be
@@ -64,7 +80,7 @@ class Comparison:
     _ranged: list[Array] = field(default_factory=list)
     _sizes: list[Array] = field(default_factory=list)
     _exact: list[Array] = field(default_factory=list)
-    _moved: tuple[int, Array] | None = None  # `_movement`, by how many runs
+    _known: dict[tuple[str, ...], Array] = field(default_factory=dict)  # of these runs (`_held`)
 
     def add(self, fused: Any, unfused: Any, exact: Any) -> None:
         """One run."""
@@ -92,6 +108,7 @@ class Comparison:
         else helps. `every`: whether what any of `ways` loses is lost, and all errors are kept."""
         fused, unfused, exact = map(np.asarray, (fused, unfused, exact))
         self.runs += len(fused)
+        self._known.clear()
         if fused.shape != exact.shape:
             shapes = f"shape {fused.shape[1:]} instead of {exact.shape[1:]}"
             self._stranger(len(fused) * max(fused[0].size, 1), shapes)
@@ -121,9 +138,19 @@ class Comparison:
             for other in others:
                 anything |= (exact != other) & ~(np.isnan(exact) & np.isnan(other))
             self._patterns(
-                fused, unfused, exact, unknown, anything, ranged, [*ways, *moved], limit, otherwise
-            )
-            self._errors(fused, unfused, exact, unknown, ranged, ways, every)
+                fused, unfused, exact, both, unknown, anything, ranged, [*ways, *moved], limit,
+                otherwise,
+            )  # fmt: skip
+            self._errors(fused, unfused, exact, (both[0] == 0) & ~unknown, ranged, ways, every)
+            if self.reported:
+                self._report(fused, unfused, exact)
+
+    def _report(self, fused: Array, unfused: Array, exact: Array) -> None:
+        self.frobenius_fused = max(self.frobenius_fused, frobenius(fused, exact))
+        self.frobenius_unfused = max(self.frobenius_unfused, frobenius(unfused, exact))
+        both = np.isfinite(fused) & np.isfinite(unfused)
+        apart = np.abs(np.where(both, fused - unfused, 0.0))
+        self.difference = max(self.difference, float(apart.max(initial=0.0)))
 
     def _stranger(self, number: int, example: str) -> None:
         self.strangers += number
@@ -158,11 +185,12 @@ class Comparison:
         return spread(((size > 0) & (size < low)) | (size > high), exact)
 
     def _patterns(
-        self, fused: Array, unfused: Array, exact: Array, unknown: Array, anything: Array,
-        ranged: Any, ways: Sequence[Any], limit: Any, otherwise: Sequence[Iterable[Any]],
+        self, fused: Array, unfused: Array, exact: Array, both: Array, unknown: Array,
+        anything: Array, ranged: Any, ways: Sequence[Any], limit: Any,
+        otherwise: Sequence[Iterable[Any]],
     ) -> None:  # fmt: skip
-        of_fused, of_unfused = kinds(fused), kinds(unfused)
-        of_exact = kinds(rounded(exact, self.dtype))
+        """`both`: the kinds of `exact`, rounded, and of `unfused`."""
+        of_fused, (of_exact, of_unfused) = kinds(fused), both
         # The unfused program left the range of its types, or the result itself is out of it.
         left = ((of_unfused != of_exact) & (of_unfused != 0)) | (self._loud & (of_exact == 0))
         left |= np.isfinite(exact) & (of_exact != 0)
@@ -221,10 +249,9 @@ class Comparison:
         return norm(values.reshape(shape), 2)
 
     def _errors(
-        self, fused: Array, unfused: Array, exact: Array, unknown: Array, ranged: Any,
+        self, fused: Array, unfused: Array, exact: Array, compared: Array, ranged: Any,
         ways: Sequence[Any], every: bool,
     ) -> None:  # fmt: skip
-        compared = np.isfinite(rounded(exact, self.dtype)) & ~unknown
         lost = ~np.isfinite([unfused, *(ways if every else ())]).all(0)
         near = (LOST if every else SLACK[self.dtype]) * EPSILON[self.dtype]
 
@@ -256,16 +283,12 @@ class Comparison:
         exactly = np.where(compared, exact, 0.0)
         self._sizes += [*self._rows(exactly)]
         self._exact += [*exactly]
-        self.frobenius_fused = max(self.frobenius_fused, frobenius(fused, exact))
-        self.frobenius_unfused = max(self.frobenius_unfused, frobenius(unfused, exact))
-        both = np.isfinite(fused) & np.isfinite(unfused)
-        apart = np.abs(np.where(both, fused - unfused, 0.0))
-        self.difference = max(self.difference, float(apart.max(initial=0.0)))
 
     def take_worst_order(self, more: Sequence[Array]) -> None:
         """From here on the errors of the unfused program are those in the order of its sums that is
         worst for a row; `every` order has been added, and `more` has the errors in others. (Of that
         order nobody knows how much of its error more range takes away.)"""
+        self._known.clear()
         of_orders = np.asarray(self._of_orders)
         if more:
             of_orders = np.concatenate([of_orders, np.stack(more, 1)], 1)
@@ -283,31 +306,37 @@ class Comparison:
         of_one.add(unfused, unfused, exact)
         return of_one._unfused[0] if of_one._unfused else np.zeros(0)
 
-    def _by_row(self, errors: Sequence[Array]) -> Array:
+    @_held
+    def _by_row(self, of: str) -> Array:
+        """The errors `_fused`, `_unfused` or `_ranged` of each row, over runs."""
+        errors: list[Array] = getattr(self, of)
         if not errors:
             return np.zeros(0)
         return np.asarray(norm(self._in_ulps(errors), 0) / np.sqrt(len(errors)))
 
     def _in_ulps(self, errors: Sequence[Array]) -> Array:
         """Of each run and row."""
+        return np.asarray(np.asarray(errors) / self._unit())
+
+    @_held
+    def _unit(self) -> Array:
+        """What an ulp of each run and row is."""
         sizes = np.asarray(self._sizes)
         if self.runs > 1:
             mean = np.asarray(norm(sizes)) / np.sqrt(max(sizes.size, 1))
             sizes = np.maximum(sizes, np.minimum(self._sensitivity(), mean))
-        unit = EPSILON[self.dtype] * np.maximum(sizes, SMALLEST[self.dtype])
-        return np.asarray(np.asarray(errors) / unit)
+        return np.asarray(EPSILON[self.dtype] * np.maximum(sizes, SMALLEST[self.dtype]))
 
+    @_held
     def _movement(self) -> Array:
         """How far the last place of the inputs moves each row."""
         first, others = self._exact[0], self._exact[1:]
         if not first.size:
             return np.zeros(0)
-        if self._moved is None or self._moved[0] != len(others):  # asked for again and again
-            apart = np.stack(others) - first
-            width = first.shape[-1] if first.ndim > 1 else 1
-            rows = norm(apart.reshape(-1, width), 1).reshape(len(others), -1)
-            self._moved = len(others), np.asarray(norm(rows, 0) / np.sqrt(len(others)))
-        return self._moved[1]
+        apart = np.stack(others) - first
+        width = first.shape[-1] if first.ndim > 1 else 1
+        rows = norm(apart.reshape(-1, width), 1).reshape(len(others), -1)
+        return np.asarray(norm(rows, 0) / np.sqrt(len(others)))
 
     def _sensitivity(self) -> Array:
         """How far each row moves beside the inputs."""
@@ -321,6 +350,7 @@ class Comparison:
         """Rows of this size that are 0 because inputs are equal, or the rounding of that."""
         return np.asarray(size <= SLACK[self.dtype] * EPSILON[self.dtype] * self._made)
 
+    @_held
     def _without_digits(self) -> Array:
         """Rows that the last place of the inputs decides, and whose errors are no larger; rows
         of which the unfused program has few digits, and the fused one not many fewer."""
@@ -330,12 +360,12 @@ class Comparison:
         found = (moved >= NO_DIGITS * size) & (error <= moved / NO_DIGITS)
         if self._made is not None:
             found |= self._nothing(size) & (error <= self._made / NO_DIGITS)
-        unfused, fused = self._by_row(self._unfused), self._by_row(self._fused)
+        unfused, fused = self._by_row("_unfused"), self._by_row("_fused")
         if self._lost is not None:
             found |= self._lost & (fused <= LOST)
         few = unfused > GARBAGE
         if len(self._ranged) == self.runs:
-            few |= self._by_row(self._ranged) < SMALL_PRODUCTS * unfused
+            few |= self._by_row("_ranged") < SMALL_PRODUCTS * unfused
         worse = np.maximum(self._times(unfused), WORSE)
         return np.asarray(found | (few & (fused <= worse * unfused)))
 
@@ -352,7 +382,7 @@ class Comparison:
     @property
     def fused(self) -> float:
         """The error of the fused program in ulps, in the row that is nearest to its bound."""
-        return self._of_worst(self._by_row(self._fused))
+        return self._of_worst(self._by_row("_fused"))
 
     @property
     def unfused(self) -> float:
@@ -369,10 +399,12 @@ class Comparison:
             return TIMES * unfused + self.slack
         return bound(unfused, self.dtype) if self.dtype in SLACK else TIMES * unfused
 
+    @_held
     def _bases(self) -> Array:
-        by_row = self._by_row(self._unfused)
+        by_row = self._by_row("_unfused")
         return bases(by_row, self.dtype) if self.dtype in EPSILON else by_row
 
+    @_held
     def _over_bounds(self) -> Array:
         """The error of each row that counts, over its bound."""
         by_row, limit = self._judged_rows(), self.bound_of(self._bases())
@@ -420,7 +452,7 @@ class Comparison:
 
     def _judged_rows(self) -> Array:
         """The error of each row, where it counts."""
-        by_row = self._by_row(self._fused)
+        by_row = self._by_row("_fused")
         alone = self.runs == 1 or self.dtype not in EPSILON
         return by_row if alone else np.where(self._without_digits(), 0.0, by_row)
 
@@ -432,7 +464,7 @@ class Comparison:
         over = self._over_bounds() > self.within
         most = np.asarray((turned or away)._unfused).max(0, initial=0.0)
         if len(self._ranged) == self.runs:  # what range takes no rounding in its place shows
-            taken = self._by_row(self._ranged) < SMALL_PRODUCTS * self._by_row(self._unfused)
+            taken = self._by_row("_ranged") < SMALL_PRODUCTS * self._by_row("_unfused")
             most = np.where(taken, np.maximum(most, np.max(away._unfused, 0, initial=0.0)), most)
         slack = self.bound_of(0.0) * EPSILON[self.dtype] * self._sizes[0]
         off = norm(np.asarray(self._fused), 0) / np.sqrt(self.runs)
@@ -443,7 +475,7 @@ class Comparison:
             noise = (self._movement() >= NO_DIGITS * own) | (np.median(turned._unfused, 0) >= own)
             noise &= off <= TIMES * most + slack
             drawn = still & (away.step >= FURTHEST) & (not away.strangers)
-            made = turned._by_row(turned._unfused) / np.where(drawn, 1.0, COARSER)
+            made = turned._by_row("_unfused") / np.where(drawn, 1.0, COARSER)
             limit = np.maximum(self.bound_of(made), np.where(made > GARBAGE, WORSE, 0.0) * made)
             unit = EPSILON[self.dtype] * np.maximum(self._sizes[0], SMALLEST[self.dtype])
             noise |= off <= limit * unit
@@ -455,7 +487,7 @@ class Comparison:
         here, there = near._slope(), away._slope()
         alike = away._movement() <= NO_DIGITS * size
         alike &= still | ((here <= ALIKE * there) & (there <= ALIKE * here))
-        fused, unfused = away._by_row(away._fused), away._by_row(away._unfused)
+        fused, unfused = away._by_row("_fused"), away._by_row("_unfused")
         times = away._times(unfused)
         worse = np.where(times > TIMES, times * unfused, 0.0)
         bound = np.maximum(away.bound_of(away._bases()), worse)

@@ -55,6 +55,7 @@ class Programs:
     directed: Sequence[Run] = ()
     # all of these with the program as written where 0 times anything is 0
     hiding: Callable[[], Programs] | None = None
+    reported: bool = False  # whether somebody reads more of a comparison than its verdict
 
     def in_every_order(self) -> list[Run]:
         """The program as written with its sums in all orders but that of the program; at last with
@@ -73,7 +74,9 @@ class Programs:
         step = max([part, *(EPSILON[d] for d in self.arguments if d in EPSILON)])
         pairs = zip(self.results, self.rounded or self.results, strict=True)
         return [
-            Comparison(d, rounded_to(d, t), within=self.within, step=step)
+            Comparison(
+                d, rounded_to(d, t), within=self.within, step=step, reported=self.reported
+            )
             for d, t in pairs
         ]
 

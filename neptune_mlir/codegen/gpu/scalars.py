@@ -58,6 +58,10 @@ CHAINS = 4  # of additions that one sum is
 _EXTREMA = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf")
 _NOTHING = {"arith.maximumf": -math.inf, "arith.minimumf": math.inf}
 Index = Any  # an int, or a value of index type
+_INDEX = 0  # the number of that type
+_EQUAL, _LESS = 0, 2  # predicates of `arith.cmpi`
+# a pure op: name, operands, the number of its type, attributes
+_Key = tuple[str, tuple[Any, ...], int, tuple[tuple[str, Any], ...]]
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,16 @@ class ScalarOp:
         rounds = narrow or op.name == "arith.extf"
         rounds = rounds and any(map(_is_beside_unrounded, op.operands))
         return ScalarOp(op.name, kind, attributes, rounds, narrow)
+
+    @functools.cached_property
+    def rewrite(self) -> Callable[..., Any] | None:
+        """What makes it of other ops, where that pays."""
+        if self.rounds:
+            return None
+        if PRECISE.on(self):
+            return precise_exponential
+        found = _REWRITES.get(self.name)
+        return found if ROUGH.on(self) else _EXACT.get(self.name, found)
 
 
 def _has_16_bits(kind: Any) -> bool:
@@ -100,7 +114,7 @@ class Scalars:
         self.chip = chip
         self._known: dict[Any, Any] = {}  # what was made in this block or one around it
         self._scopes: list[list[Any]] = [[]]  # keys of `_known`, of this block last
-        self._made: dict[Any, tuple[str, tuple[Any, ...]]] = {}
+        self._made: dict[Any, _Key] = {}
         self._numbers: dict[Any, Any] = {}
         self._sums: dict[Any, tuple[dict[Any, int], int]] = {}
         self._uniform: set[Any] = set()
@@ -111,6 +125,10 @@ class Scalars:
         self.index = ir.IndexType.get()
         self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(w) for w in (1, 32, 64))
         self.f32 = ir.F32Type.get()
+        self._types: dict[Any, int] = {}  # numbers of types, that of positions first
+        usual = self.index, self.i1, self.i32, self.i64, self.f32
+        self._usual = {id(kind): self._types.setdefault(kind, k) for k, kind in enumerate(usual)}
+        self._predicates = {n: ir.IntegerAttr.get(self.i64, n) for n in (_EQUAL, _LESS)}
 
     @contextmanager
     def scope(self, block: Any) -> Iterator[None]:
@@ -156,19 +174,26 @@ class Scalars:
 
     def op(self, name: str, operands: Sequence[Any], result: Any, **attributes: Any) -> Any:
         """The result of a pure op, made before or now."""
-        key = (name, tuple(operands), result, tuple(attributes.items()))
+        key = (name, tuple(operands), self._number(result), tuple(attributes.items()))
         made = self._known.get(key)
         if made is None:
             made = ir.Operation.create(name, [result], key[1], attributes or None).result
             self._known[key] = made
             self._scopes[-1].append(key)
-            self._made[made] = key[:2]
+            self._made[made] = key
         return made
 
+    def _number(self, kind: Any) -> int:
+        """Of a type: MLIR takes half a microsecond for the hash of one."""
+        found = self._usual.get(id(kind))
+        return self._types.setdefault(kind, len(self._types)) if found is None else found
+
     def constant(self, value: Any, kind: Any) -> Any:
-        if isinstance(kind, (ir.IntegerType, ir.IndexType)):
+        of = self._number(kind)
+        if of == _INDEX or isinstance(kind, ir.IntegerType):
             number = int(value)  # one op in three: an attribute's hash takes longer than the rest
-            return self.remember((number, kind), lambda: self._constant(number, kind))
+            key = number if of == _INDEX else (number, of)
+            return self.remember(key, lambda: self._constant(number, kind))
         return self._constant(value, kind)
 
     def _constant(self, value: Any, kind: Any) -> Any:
@@ -183,7 +208,7 @@ class Scalars:
         if value not in self._numbers:
             made = self._made.get(value)
             known = made is not None and made[0] == "arith.constant"
-            self._numbers[value] = value.owner.attributes["value"].value if known else None
+            self._numbers[value] = dict(made[3])["value"].value if made and known else None
         return self._numbers[value]
 
     # ---- index arithmetic on ints and index values
@@ -191,8 +216,15 @@ class Scalars:
     def value(self, i: Index, kind: Any = None) -> Any:
         kind = kind or self.index
         if isinstance(i, int):
-            return self.constant(i, kind)
-        return i if i.type == kind else self.op("arith.index_cast", [i], kind)
+            known = self._known.get(i) if kind is self.index else None  # as `constant` keeps it
+            return self.constant(i, kind) if known is None else known
+        same = self._is_position(i) if kind is self.index else i.type == kind
+        return i if same else self.op("arith.index_cast", [i], kind)
+
+    def _is_position(self, value: Any) -> bool:
+        """Whether a value is of index type. (Of one that was made here, without asking MLIR.)"""
+        made = self._made.get(value)
+        return made[2] == _INDEX if made else isinstance(value.type, ir.IndexType)
 
     def _fold(self, name: str, a: Index, b: Index, fold: Callable[[int, int], int]) -> Index:
         if isinstance(a, int) and isinstance(b, int):
@@ -247,10 +279,10 @@ class Scalars:
         number = self.constant_of(value)
         if number is not None:
             return {}, int(number)
-        name, operands = self._made.get(value, ("", ()))
+        name, operands, of, _ = self._made.get(value, ("", (), _INDEX, ()))
         if name == "arith.index_cast":
             return self.linear(operands[0])
-        if name not in ("arith.addi", "arith.subi") or value.type != self.index:
+        if name not in ("arith.addi", "arith.subi") or of != _INDEX:
             return {value: 1}, 0
         terms, constant = self.linear(operands[0])
         sign = 1 if name == "arith.addi" else -1
@@ -264,11 +296,11 @@ class Scalars:
         return self._fold("arith.maxsi", a, b, max)
 
     def less(self, a: Index, b: Index) -> Any:
-        predicate = ir.IntegerAttr.get(self.i64, 2)
+        predicate = self._predicates[_LESS]
         return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
 
     def equal(self, a: Index, b: Index) -> Any:
-        predicate = ir.IntegerAttr.get(self.i64, 0)
+        predicate = self._predicates[_EQUAL]
         return self.op("arith.cmpi", [self.value(a), self.value(b)], self.i1, predicate=predicate)
 
     def compare(self, predicate: int, a: Any, b: Any) -> Any:
@@ -300,10 +332,10 @@ class Scalars:
     def _bound(self, condition: Any) -> tuple[Any, int] | None:
         """`condition` as a position and the number that it is under."""
         operands = self.parts(condition, "arith.cmpi")
-        if operands is None or not isinstance(operands[0].type, ir.IndexType):
+        if operands is None or not self._is_position(operands[0]):
             return None
         number = self.constant_of(operands[1])
-        signed = ir.IntegerAttr(condition.owner.attributes["predicate"]).value == 2
+        signed = dict(self._made[condition][3])["predicate"] == self._predicates[_LESS]
         return (operands[0], int(number)) if signed and number is not None else None
 
     def both(self, a: Any, b: Any) -> Any:
@@ -328,13 +360,8 @@ class Scalars:
             made = self.compare(predicate, *operands)
             if made is not None:
                 return made
-        rewrite = _REWRITES.get(op.name)
-        if not ROUGH.on(op):
-            rewrite = _EXACT.get(op.name, rewrite)
-        if PRECISE.on(op):
-            rewrite = precise_exponential
-        if rewrite is not None and not op.rounds:
-            made = rewrite(self, *operands)
+        if op.rewrite is not None:
+            made = op.rewrite(self, *operands)
             if made is not None and made.type == op.type:
                 if op.name in ("math.exp", "math.exp2"):
                     self.powers.add(made)

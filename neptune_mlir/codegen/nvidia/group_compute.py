@@ -6,30 +6,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Contraction, Generic
+from neptune_mlir.analysis.layouts import Layout, layout_of
+from neptune_mlir.analysis.tiles import Contraction, Generic, read_generic, shape_of, tuned
 from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.tile_forms import Splat
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.dialects.attributes import INTERLEAVED
+from neptune_mlir.dialects.op_names import START
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.tuned import ALL_AHEAD
 from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
 
+if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
 
 @dataclass(frozen=True)
 class LeftFactor:
-    """A left factor in registers as the words that instructions take; `tile`: of one whose first
-    columns alone are there, all of it."""
+    """A left factor in registers as the words that instructions take."""
 
     words: Sequence[Any]
-    tile: PanelTile | None = None
 
 
 class GroupProducts:
@@ -70,15 +72,13 @@ class GroupProducts:
         b, b_steps = self._in_panels(b_tile, b_address, k, turned[1])
         a: Any
         kept = a_tile if isinstance(a_tile, LeftFactor) else None
-        if kept is not None and kept.tile is not None:
-            a_tile = kept.tile
         if isinstance(a_tile, PanelTile) and not through_registers(g, p):
             # a group's rows are so many rows of the tile, or a panel where these run along m
             turned = turned[0] != a_tile.turned, turned[1]
             own = a_tile.panel_bytes if turned[0] else ROWS * a_tile.row_bytes
-            a_address = a_tile.address if across > 1 else self._own(a_tile.address, own)
+            shared = g.extents[p.m] == ROWS  # by all groups, or there is one
+            a_address = a_tile.address if shared else self._own(a_tile.address, own)
             a, a_steps = self._in_panels(a_tile, a_address, k, turned[0])
-            a = a if kept is None else hopper.Both(kept.words, a)
         else:
             a = self._fragments(g, p, a_tile, layout) if kept is None else list(kept.words)
             a_steps = [0] * len(b_steps)
@@ -91,17 +91,13 @@ class GroupProducts:
     def left_factor(
         self, g: Generic, p: Contraction, tile: PanelTile, layout: Layout
     ) -> LeftFactor:
-        """A left factor from shared memory, for all products that read it; where groups share rows,
-        whose results take half of their registers, the columns of a panel."""
+        """A left factor from shared memory, for all products that read it."""
         compute, s = self.compute, self.s
         grid, instruction = compute.warp_grid(layout, g, p), compute.instruction(g)
         wanted = compute.operand_of(g, p.a, "a", p, grid, instruction)
         fragments = tile.operand(compute.threads, compute.memory, wanted)
-        steps = g.extents[p.k] // instruction.k
-        most = steps if grid.n == 1 else min(steps, warp_groups.PANEL // instruction.k)
-        pieces = (fragments(0, k, 1)[0] for k in range(most))
-        words = [s.op("llvm.bitcast", [x], s.i32) for piece in pieces for x in piece]
-        return LeftFactor(words, tile if most < steps else None)
+        pieces = (fragments(0, k, 1)[0] for k in range(g.extents[p.k] // instruction.k))
+        return LeftFactor([s.op("llvm.bitcast", [x], s.i32) for piece in pieces for x in piece])
 
     def _own(self, address: Any, size: int) -> Any:
         """Where the part of this group begins, of parts of so many bytes."""
@@ -180,6 +176,20 @@ class GroupProducts:
                 made[k + row] = hopper.bytes_of(even, other, 0x5410)
                 made[k + row + 2] = hopper.bytes_of(even, other, 0x7632)
         return made
+
+
+def kept_left(kernel: SpecializedWriter, value: Any, tile: PanelTile) -> LeftFactor | None:
+    """A left factor that all iterations read, in registers, where that is asked for."""
+    for use in value.uses if tuned(kernel.forall, "lefts", 0) else ():
+        start = use.owner.operation
+        if start.name == START and start.block != kernel.body:
+            g = read_generic(start)
+            p, layout = kernel.oriented(g), layout_of(start, shape_of(g.init))
+            if kernel.compute.instruction(g).operand == FLOAT8:
+                return None  # in registers they would be in the order of accumulators
+            if use.operand_number == p.a and g.maps[p.a].index(p.k) == 1:
+                return kernel.products.left_factor(g, p, tile, layout)
+    return None
 
 
 class IssuedProducts:

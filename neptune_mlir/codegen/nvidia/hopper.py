@@ -9,7 +9,6 @@ panel after another; it starts at a multiple of 1024 bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -383,15 +382,6 @@ def step_along_rows(k: int) -> int:
     return k * STEP_BYTES >> 4
 
 
-@dataclass(frozen=True)
-class Both:
-    """A left factor of which the words of the first steps are in registers, and all of it in shared
-    memory, by a descriptor."""
-
-    words: Sequence[Any]
-    descriptor: Any
-
-
 def multiply(
     dtype: str,
     width: int,
@@ -408,8 +398,7 @@ def multiply(
     Args:
         accumulators: values to add to; None: the product alone.
         dtype: of both factors; f32 is multiplied as TF32. Of e4m3, as of f32, no factor is turned.
-        a: a descriptor, the words of the fragments (4 for 32 bytes along the reduced axis), or
-            both.
+        a: a descriptor, or the words of the fragments (4 for 32 bytes along the reduced axis).
         b: a descriptor.
         steps: for each 32 bytes of the reduced axis, what to add to the descriptors of A and of B:
             an instruction.
@@ -420,8 +409,6 @@ def multiply(
     kind, deep = _KINDS.get(dtype, (dtype, 16))
     count = width // 2
     words, a = (list(a), None) if isinstance(a, (list, tuple)) else ([], a)
-    if isinstance(a, Both):
-        words, a = list(a.words), a.descriptor
     descriptors = [b] if a is None else [a, b]
     acc = [] if accumulators is None else list(accumulators)
     held = ", ".join(f"${k}" for k in range(count))

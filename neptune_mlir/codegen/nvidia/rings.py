@@ -26,7 +26,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import source_of
-from neptune_mlir.dialects.attributes import AGAIN, READER, VIA
+from neptune_mlir.dialects.attributes import AGAIN, ONCE, READER, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT, RELEASE
 from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.ir.bindings import ir
@@ -154,11 +154,19 @@ class Rings:
         return g.inputs[p.a] == tile and through_registers(g, p)
 
     def start_barriers(self, warps: int, groups: int) -> None:
-        for ring in self.rings.values():
+        for name, ring in self.rings.items():
             for k in range(ring.stages):
                 hopper.init_barrier(self.kernel.address(ring.full + 8 * k), 1)
-                arrivals = ring.readers * (warps if ring.by_warps else groups)
+                parts = (groups if group else 1 for group in self._by_all(name))
+                arrivals = sum(parts) * (warps // groups if ring.by_warps else 1)
                 hopper.init_barrier(self.kernel.address(ring.empty + 8 * k), arrivals)
+
+    def _by_all(self, ring: Any) -> list[bool]:
+        """Of each reader of a ring, whether all groups release its tiles, not only the first."""
+        return [
+            any(not ONCE.on(get) for get in self.uses[ring] if _reader(get) == k)
+            for k in range(self._readers(ring))
+        ]
 
     # ---- positions
 
@@ -230,6 +238,10 @@ class Rings:
         address = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
         *rows, columns = shape_of(tile)
         return PanelTile(address, math.prod(rows), columns, element_of(tile), ring.panel)
+
+    def pass_by(self, op: Any) -> None:
+        """Leave a tile to others."""
+        self.take((op.operands[0], _reader(op)))
 
     def release(self, op: Any) -> None:
         """Give a tile's slot back."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import Layout, Shared, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
@@ -18,6 +17,7 @@ from neptune_mlir.analysis.tiles import (
     element_type,
     extent_multiple,
     nested,
+    owner,
     read_generic,
     shape_of,
     tuned,
@@ -28,28 +28,30 @@ from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
-from neptune_mlir.codegen.gpu.memory import Array, Threads, under
+from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView
-from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows
+from neptune_mlir.codegen.nvidia import group_compute, hopper, quad_rows, staged_rows
 from neptune_mlir.codegen.nvidia.adder import END, Adder
 from neptune_mlir.codegen.nvidia.ahead_of_wait import EarlyProducer, may_wait_late
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
 from neptune_mlir.codegen.nvidia.boxes import Boxes
-from neptune_mlir.codegen.nvidia.exchange import GroupMemory, SharedPlaces
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProducts, LeftFactor
+from neptune_mlir.codegen.nvidia.groups.exchange import SharedPlaces
+from neptune_mlir.codegen.nvidia.groups.hands import Hands
+from neptune_mlir.codegen.nvidia.groups.turns import Turns
 from neptune_mlir.codegen.nvidia.in_two import Counted, InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
-from neptune_mlir.codegen.nvidia.turns import Turns
 from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors, bring_next
 from neptune_mlir.dialects.attributes import (
     AHEAD,
     BOXED,
     CONSUMERS,
+    HANDED,
     RESIDENT,
     RUNS_ON,
     SKIPS_ONES,
@@ -97,6 +99,7 @@ class SpecializedWriter(KernelWriter):
         self.again: Any = None  # of a loop whose products run on: whether one ran before
         self.lefts: dict[Any, LeftFactor] = {}  # in registers, of tiles that are loaded once
         self.issued = IssuedProducts()
+        self.hands = Hands.of(self)
         # whether it adds to sums: registers hold nothing beside these, not what masks compare
         self.adds = any(op.name == ADD_SLICE for op in nested(self.body))
 
@@ -140,8 +143,8 @@ class SpecializedWriter(KernelWriter):
         address = ir.FlatSymbolRefAttr.get(SMEM)
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=address)
         self.smem = s.op("llvm.ptrtoint", [smem], s.i32)
-        self.memory = GroupMemory(s, self.threads, smem, self._consumers_meet)
-        self.exchange = self.memory.exchange = SharedPlaces(self)
+        self.memory = Memory(s, self.threads, smem, self._consumers_meet)
+        self.exchange = SharedPlaces(self)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.compute.interleaved = self.issued.interleaved
         self.compute.in_turn = True  # accumulators leave few registers for what follows them
@@ -175,7 +178,10 @@ class SpecializedWriter(KernelWriter):
             if TURNS.on(self.forall) and self.groups > 1:
                 group = self.products.group
                 self.turns = Turns.begin(s, group, self.groups, self.group_threads)
-            self._programs(self._consume, producing=False)
+            if self.hands is None:
+                self._programs(self._consume, producing=False)
+            else:
+                self.hands.in_roles(lambda: self._programs(self._consume, producing=False))
             if self.boxed is not None:
                 self.boxed.finish()
             if self.adder is not None:
@@ -353,31 +359,19 @@ class SpecializedWriter(KernelWriter):
         for op in self.body.operations:
             self.write_op(op.operation)
 
+    def write_op(self, op: Any) -> None:
+        if self.hands is None or not self.hands.skips(op):
+            super().write_op(op)
+
+    def _store(self, op: Any) -> None:
+        if self.hands is None or not self.hands.skips(op):
+            super()._store(op)
+
     def _get(self, op: Any) -> None:
         tiles: dict[Any, Any] = self.tiles
         tile = tiles[op.results[0]] = self.rings.get(op)
-        if op.block == self.body:
-            self._keep_left(op.results[0], tile)
-
-    def _keep_left(self, value: Any, tile: Any) -> None:
-        """Bring a left factor that all iterations read to registers, or what there is room for.
-        (Shared memory gives an instruction of few columns no more than both of its factors in the
-        time that it takes.)"""
-        asked = tuned(self.forall, "lefts", 0)
-        for use in value.uses:
-            start = use.owner.operation
-            if start.name == START and start.block != self.body:
-                g = read_generic(start)
-                p, layout = self.oriented(g), layout_of(start, shape_of(g.init))
-                across = self.compute.warp_grid(layout, g, p).n
-                if self.compute.instruction(g).operand == FLOAT8:
-                    return  # in registers they would be in the order of accumulators
-                deep = across > 1 and g.extents[p.k] > warp_groups.PANEL
-                if not (asked or deep):
-                    continue
-                if use.operand_number == p.a and g.maps[p.a].index(p.k) == 1:
-                    self.lefts[value] = self.products.left_factor(g, p, tile, layout)
-                    return
+        if op.block == self.body and (left := group_compute.kept_left(self, op.results[0], tile)):
+            self.lefts[op.results[0]] = left
 
     def _release(self, op: Any) -> None:
         if RUNS_ON.on(op.parent):
@@ -392,32 +386,36 @@ class SpecializedWriter(KernelWriter):
         tiles[p.a] = self.lefts.get(op.operands[p.a], tiles[p.a])
         ahead = AHEAD.find(op, ALL_AHEAD)
         pieces, count = self.products.issue(g, p, tiles, layout, ahead)
-        held = AHEAD.on(op) and self._is_before_exchange(op)
+        held = AHEAD.on(op) and self.exchange.follows(op)
         self.issued.begin(
             pieces, count, lambda begun: self.running.update({g.result: Held(layout, begun)}), held
         )
         self.exchange.started(op)
-
-    def _is_before_exchange(self, start: Any) -> bool:
-        """Whether groups exchange a factor behind the start of a product, and before the next."""
-        body = [op.operation for op in start.block.operations]
-        for op in body[body.index(start) + 1 :]:
-            if op.name in (START, "linalg.copy"):
-                return op in self.exchange.places
-        return False
+        if self.hands is not None:
+            self.hands.started(op)
 
     def _wait(self, op: Any) -> None:
         if op.operands[0] not in self.running:
             self.issued.end()
         begun = self.running.pop(op.operands[0])
+        if _runs_into_next(op):
+            self.tiles[op.results[0]] = begun
+            return
         pending = self.issued.later(ir.IntegerAttr(op.attributes["pending"]).value)
+        if self.hands is not None and not self.hands.first:
+            pending = 0  # those that are under way are the first group's
         if RUNS_ON.on(op.parent):  # for the same product of the iteration before
             pending = sum(other.operation.name == START for other in op.block.operations)
         values = hopper.wait_products(pending, begun.values)
         self.tiles[op.results[0]] = Held(begun.layout, values)
         self.exchange.waited(op)
+        if self.hands is not None:
+            self.hands.waited(owner(op.operands[0]))
 
     def _copy(self, op: Any) -> None:
+        if HANDED.on(op) and self.hands is not None:
+            self.hands.copy(op)
+            return
         tile = self.tile(op.operands[0])
         if op in self.exchange.places and isinstance(tile, Held):
             self.tiles[op.results[0]] = self.exchange.share(op, tile)
@@ -459,7 +457,6 @@ class SpecializedWriter(KernelWriter):
                 self.compute.registers(tile, iteration, g.maps[use.operand_number])
 
     def _generic(self, op: Any) -> None:
-        self.exchange.reducing = op
         if not SKIPS_ONES.on(op):
             threads = self.compute.threads
             if self.adds and op.parent.name == "scf.for" and _asks_position(op):
@@ -564,6 +561,14 @@ class SpecializedWriter(KernelWriter):
         results = list(branch.results)
         self.rings.bind(groups, results[len(kinds) :])
         self.bind(op.results, layouts, results)
+
+
+def _runs_into_next(wait: Any) -> bool:
+    """Whether nothing but a product that adds to it reads a product: the matrix unit runs one
+    behind the other."""
+    (result,) = wait.results
+    uses = [(use.owner.operation, use.operand_number) for use in result.uses]
+    return [(op.name, op.block, k) for op, k in uses] == [(START, wait.block, 2)]
 
 
 def _asks_position(op: Any) -> bool:

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import PeerError
-from neptune_mlir.runtime.drivers.cuda import CudaDriver
+from neptune_mlir.runtime.drivers.cuda import Box, CudaDriver
 from neptune_mlir.runtime.drivers.makers import driver
 
 Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
@@ -194,8 +194,7 @@ class CopyExchange:
                     else:
                         _send_lanes(memory, reader, both, offer.dims)
                     continue
-                for to, x in both:
-                    _copy(to, x)
+                _copy_all(both)
                 memory.tell(reader)  # in any case: see `_Shared`
 
     def get(self, owner: int) -> list[torch.Tensor]:
@@ -241,8 +240,7 @@ def _send_lanes(
     groups = groups_of(lanes, size)
     cuts = [lanes * g // groups for g in range(groups + 1)]
     for begin, end in pairwise(cuts):
-        for to, x in flat:
-            _copy(to[begin:end], x[begin:end])
+        _copy_all([(to[begin:end], x[begin:end]) for to, x in flat])
         memory.count(reader, end)
 
 
@@ -254,8 +252,8 @@ def _send_positions(
     reader know."""
     size = both[0][1].shape[dims[0]]
     for begin, end in ((size - step, size), (0, size - step)):
-        for (to, x), dim in zip(both, dims, strict=True):
-            _copy(to.narrow(dim, begin, end - begin), x.narrow(dim, begin, end - begin))
+        _copy_all([(to.narrow(dim, begin, end - begin), x.narrow(dim, begin, end - begin))
+                   for (to, x), dim in zip(both, dims, strict=True)])  # fmt: skip
         memory.count(reader, size - begin)
 
 
@@ -332,6 +330,7 @@ FAILING = 1000  # milliseconds that an error may take to reach the host
 _FIRST = 1  # channel of signals; torch's barrier has 0
 _COUNTS = 3  # channel of counts
 _COUNTED = "ring"  # the use whose calls may count
+FARTHEST = (1 << 31) - 1  # bytes between rows of an order to a copy engine
 GROUP, GROUPS = 1 << 23, 8  # least bytes of lanes that are told at once, and how often at most
 
 
@@ -488,20 +487,61 @@ def _views(
         at += _room(kind)
 
 
+def rows_of(x: torch.Tensor) -> tuple[int, int, int]:
+    """A tensor's bytes as rows: of how many bytes each, how many, how far apart."""
+    size = x.numel() * x.element_size()
+    gaps = (d for d in range(x.ndim - 1) if x.stride(d) != x.stride(d + 1) * x.shape[d + 1])
+    gap = next(gaps, None)
+    if gap is None or x.is_contiguous():
+        return size, 1, size
+    width = x[(0,) * (gap + 1)].numel() * x.element_size()
+    return width, size // width, x.stride(gap) * x.element_size()
+
+
 def _copy(to: torch.Tensor, x: torch.Tensor) -> None:
     """Copy by a copy engine: of tensors with gaps, torch's own copy is a kernel."""
     if not x.is_cuda or x.is_contiguous() or not x.numel():
         to.copy_(x, non_blocking=True)
         return
-    gap = next(d for d in range(x.ndim - 1) if x.stride(d) != x.stride(d + 1) * x.shape[d + 1])
-    width = x[(0,) * (gap + 1)].numel() * x.element_size()
-    pitch, rows = x.stride(gap) * x.element_size(), x.numel() * x.element_size() // width
+    width, rows, pitch = rows_of(x)
     stream = torch.cuda.current_stream(x.device)
     cuda = driver(CudaDriver)
     assert isinstance(cuda, CudaDriver)
     cuda.copy_rows(
         to.data_ptr(), x.data_ptr(), width, rows, pitch, stream.device_index, stream.cuda_stream
     )
+
+
+def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Copy tensors: two by one order to a copy engine where that can be, for each order takes some
+    microseconds beside its bytes (in a graph on a branch of its own as well)."""
+    boxes = boxes_of(pairs) if pairs[0][1].is_cuda else None
+    if boxes is None:
+        for to, x in pairs:
+            _copy(to, x)
+        return
+    stream = torch.cuda.current_stream(pairs[0][1].device)
+    cuda = driver(CudaDriver)
+    assert isinstance(cuda, CudaDriver)
+    width, rows, _ = rows_of(pairs[0][1])
+    cuda.copy_box(*boxes, width, rows, len(pairs), stream.device_index, stream.cuda_stream)
+
+
+def boxes_of(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[Box, Box] | None:
+    """Where two tensors of one shape go to and come from, if they are layers of a box: one as far
+    behind the other as some rows are. None: they are not."""
+    alike = {(x.shape, x.stride(), to.stride(), x.dtype) for to, x in pairs}
+    if len(pairs) != 2 or len(alike) > 1 or not pairs[0][1].numel():
+        return None
+    _, rows, pitch = rows_of(pairs[0][1])
+    found = []
+    for one, other in zip(*pairs, strict=True):
+        apart = other.data_ptr() - one.data_ptr()
+        row = pitch if rows > 1 else apart
+        if not rows * pitch <= apart <= FARTHEST or apart % row:
+            return None
+        found.append((one.data_ptr(), row, apart))
+    return found[0], found[1]
 
 
 class Gather:

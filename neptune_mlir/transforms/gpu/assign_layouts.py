@@ -45,6 +45,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
     CONSUMERS,
+    HANDED,
     HELD,
     INSTRUCTION,
     ITERATION,
@@ -61,6 +62,7 @@ from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.transforms.fast_paths import IN_REGISTERS, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
+from neptune_mlir.transforms.gpu import layout_products as products
 from neptune_mlir.transforms.gpu import layout_work as work
 from neptune_mlir.transforms.gpu.layout_factors import round_factors, slice_whole_arrays
 from neptune_mlir.transforms.gpu.layout_products import MatrixProducts
@@ -89,6 +91,8 @@ def assign_layouts(
         chosen = warps or tuned(forall, "warps", 0)
         if CONSUMERS.on(forall):  # warp groups of a specialised kernel
             chosen = 4 * CONSUMERS.of(forall)
+            if products.have_wide(forall):
+                factors.add_up_products(forall)
         slots = stages or tuned(forall, "slots", 0)
         _Assignment(forall, gpu_target(target), chosen, slots).run()
         if blocks:
@@ -316,6 +320,9 @@ class _Assignment:
                     crosses = L.crossing(needed, held) is not None
                     to = needed if crosses else self._shared(value)
                     self._copy(g.op, k, to, f"operand {which} of a product")
+                elif which == "a" and self._is_handed(value, held):
+                    self._copy(g.op, k, self._shared(value), "one group makes it for all")
+                    HANDED.set(owner(g.op.operands[k]))
             elif via == "loop":
                 self._copy(g.op, k, self._shared(value), "a loop reads it element by element")
             else:
@@ -327,6 +334,13 @@ class _Assignment:
         needed = self.result_layout(g)
         if held is not None and needed.sources(held, work.dims_of(held)) is None:
             self._copy(g.op, init, needed, "it is accumulated into elsewhere")
+
+    def _is_handed(self, value: Any, held: Layout) -> bool:
+        """Whether one group makes a factor for all of them."""
+        made = owner(value)
+        there = made is not None and made.block != self.body
+        once = any(self.products.is_made_once(g) for g in self.generics)
+        return there and once and L.is_replicated(held)
 
     def result_layout(self, g: Generic) -> Layout:
         """The layout that a generic makes its result in."""

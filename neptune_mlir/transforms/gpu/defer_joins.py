@@ -143,6 +143,6 @@ def _scaled(value: Any) -> Any:
 
 def _is_carried(value: Any) -> bool:
     """Whether a value is a loop's, or a product of such a value."""
-    if isinstance(value.owner, ir.Block):
+    if isinstance(value, ir.BlockArgument):
         return True
     return _scaled(value) is not None

@@ -104,6 +104,40 @@ def _rounded(value: Any, kind: Any) -> Any:
     return elementwise(value, kind, lambda x: arith.TruncFOp(kind, x).result)
 
 
+def add_up_products(forall: Any) -> None:
+    """Have products that are only added to each other share an accumulator: the second one begins
+    with what the first one made."""
+    for op in list(nested(forall.regions[0].blocks[0])):
+        if op.name != "linalg.generic" or read_generic(op).reduced:
+            continue
+        block = op.regions[0].blocks[0]
+        for add in list(block.operations):
+            if add.operation.name != "arith.addf":
+                continue
+            terms = list(add.operation.operands)
+            places = [v.arg_number if isinstance(v.owner, ir.Block) else len(op.operands)
+                      for v in terms]  # fmt: skip
+            made = [owner(op.operands[k]) if k < len(op.operands) - 1 else None for k in places]
+            once = all(sum(1 for _ in v.uses) == 1 for v in terms)
+            if not once or not all(_is_lone_product(x, op) for x in made):
+                continue
+            if not made[0].is_before_in_block(made[1]):
+                made, places, terms = made[::-1], places[::-1], terms[::-1]
+            made[1].operands[2] = made[0].results[0]
+            op.operands[places[0]] = made[1].results[0]
+            add.operation.results[0].replace_all_uses_with(terms[1])
+            add.operation.erase()
+
+
+def _is_lone_product(op: Any, reader: Any) -> bool:
+    """Whether an op is a contraction that begins with nothing, and that one other op reads."""
+    if op is None or op.name != "linalg.generic" or op.block != reader.block:
+        return False
+    g = read_generic(op)
+    uses = [use.owner.operation for use in g.result.uses]
+    return read_contraction(g) is not None and is_blank(g.init) and uses == [reader]
+
+
 def unwidened(value: Any) -> Any:
     """What a tile was before it was widened from 8 bits."""
     op = owner(value)

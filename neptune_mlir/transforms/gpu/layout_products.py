@@ -28,6 +28,7 @@ from neptune_mlir.dialects.attributes import CONSUMERS, SWAPPED
 from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
+from neptune_mlir.targets.group_tiles import sharing
 from neptune_mlir.targets.resources import warps_of
 from neptune_mlir.transforms.fast_paths import MATRIX, missed
 from neptune_mlir.transforms.gpu import layout_factors as factors
@@ -46,6 +47,14 @@ def matrix_products(forall: Any, target: str) -> list[work.MatrixProduct]:
         for g in found.generics
         if (p := found.matrix.get(g.result)) and (sizes := (g.extents[p.m], g.extents[p.n]))
     ]
+
+
+def have_wide(forall: Any) -> bool:
+    """Whether groups share rows of a product of a program: it is wider than an instruction."""
+    generics = [read_generic(op) for op in nested(forall.regions[0].blocks[0])
+                if op.name == "linalg.generic"]  # fmt: skip
+    found = ((g, read_contraction(g)) for g in generics)
+    return any(p is not None and sharing(g.extents[p.n]) > 1 for g, p in found)
 
 
 class MatrixProducts:
@@ -187,10 +196,22 @@ class MatrixProducts:
         i = self.instruction[g.result]
         rows, columns = self._pieces(g, p, i)
         along, across = math.gcd(self.warps, rows), 1
-        while along * across * 2 <= self.warps and columns % (across * 2) == 0:
+        shared = not self.is_made_once(g)
+        while shared and along * across * 2 <= self.warps and columns % (across * 2) == 0:
             across *= 2
         m, n = (along, across) if i.chain == "a" else (across, along)
         return WarpGrid(m, n, self.warps)
+
+    def is_made_once(self, g: Generic) -> bool:
+        """Whether one group makes all of a product, for all of them: what a factor is made of that
+        results wider than an instruction have, whose columns groups share (`make-once`)."""
+        while g.init in self.matrix:  # what it is added to
+            g = read_generic(owner(g.init))
+        if not self.grouped or g.result not in self.matrix or not is_blank(g.init):
+            return False
+        widths = {x.result: x.extents[self.matrix[x.result].n] for x in self.generics
+                  if x.result in self.matrix}  # fmt: skip
+        return sharing(max(widths.values())) > 1 and sharing(widths[g.result]) == 1
 
     def operand_layout(self, g: Generic, p: Contraction, which: str) -> Layout:
         grid, i = self.warp_grid(g, p), self.instruction[g.result]

@@ -179,7 +179,7 @@ def _behind_result(end: Any, position: int, factor: float) -> list[tuple[Any, fl
 
 
 def _is_of_position(product: Any) -> bool:
-    factors = [v.owner for v in product.operands if not isinstance(v.owner, ir.Block)]
+    factors = [v.owner for v in product.operands if not isinstance(v, ir.BlockArgument)]
     is_f32 = isinstance(product.results[0].type, ir.F32Type)
     return is_f32 and any(op.name == "arith.sitofp" for op in factors)
 
@@ -191,7 +191,7 @@ def _is_score(value: Any) -> bool:
         return False
     exponents, maxima = _followed(value)
     return all(
-        not isinstance(x.owner, ir.Block)
+        not isinstance(x, ir.BlockArgument)
         and x.owner.name == "arith.subf"
         and _is_made_of(x.owner.operands[1], maxima)
         for x in exponents

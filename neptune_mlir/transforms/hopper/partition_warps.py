@@ -196,7 +196,7 @@ class _Partition:
         """A value of the program in the producer, with what it is made from."""
         if value in copies:
             return copies[value]
-        if isinstance(value.owner, ir.Block) or not is_inside(value, self.forall):
+        if isinstance(value, ir.BlockArgument) or not is_inside(value, self.forall):
             return value
         op = owner(value)
         for operand in captured([op]):

@@ -20,7 +20,6 @@ the starts, which wait for tiles and for room at the matrix unit, the arithmetic
 would wait for memory as well. Where programs add a product in memory, orders with that product
 before others and behind them are compared, with what goes through shared memory; before them
 where the model sees no difference, for the next iteration's start does not wait for the sums.
-The producer of the loop puts tiles of late gets behind the others, whose slots are free earlier.
 
 The result is two attributes on the ops of the body, `neptune.stage` and `neptune.order`, which a
 script may write itself; `pipeline-loops` does what they say. Loops that carry on with each other's
@@ -32,9 +31,10 @@ problem: Twill, arXiv 2512.18134.)
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,7 @@ from neptune_mlir.analysis.tiles import (
     foralls,
     is_added,
     is_tensor,
+    nested,
     owner,
     read_generic,
     shape_of,
@@ -52,6 +53,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.dialects.attributes import (
     CONSUMERS,
+    HANDED,
     LIKELY,
     ORDER,
     READER,
@@ -59,7 +61,7 @@ from neptune_mlir.dialects.attributes import (
     STAGE,
     TARGET,
 )
-from neptune_mlir.dialects.op_names import ADD_SLICE, GET, PUT, RELEASE, START, WAIT
+from neptune_mlir.dialects.op_names import ADD_SLICE, GET, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.targets.tuned import ALL_LATE
@@ -83,6 +85,8 @@ def schedule_loops(module: Any) -> None:
         for chain in chains_of(forall, _has_products):
             split_gets(chain)
             early, late = bool(tuned(forall, "early", 0)), tuned(forall, "late", ALL_LATE)
+            if any(HANDED.on(op) for loop in chain for op in nested(loop.regions[0].blocks[0])):
+                late = 0  # what one group hands to others lies where it is, in one place
             _schedule_chain(chain, rates, early, late)
             join_gets(chain)
 
@@ -113,41 +117,6 @@ def _schedule_chain(chain: list[Any], rates: Rates, early: bool, most: int) -> N
         for k, op in enumerate(schedule.order):
             STAGE.set(op, schedule.stages.stage[op])
             ORDER.set(op, k)
-    for graph in graphs:
-        _put_late_tiles_last(graph)
-
-
-def _put_late_tiles_last(graph: LoopGraph) -> None:
-    """Have the producer of a loop bring the tiles of late gets behind the others, which are read an
-    iteration before them: else these wait for slots that late matmuls read."""
-    puts: dict[Any, int] = {}  # and the stage of the get
-    for get in (op for op in graph.nodes if op.name == GET):
-        put = _put_of(get, graph.loop)
-        if put is None or READER.on(get):
-            return
-        puts[put] = STAGE.of(get)
-    early = [_place(put) for put, stage in puts.items() if not stage]
-    if not early:
-        return
-    last = next(put for put in puts if _place(put) == max(early))
-    late = [put for put, stage in puts.items() if stage and _place(put) < max(early)]
-    for put in sorted(late, key=_place, reverse=True):
-        put.move_after(last)
-
-
-def _put_of(get: Any, loop: Any) -> Any:
-    """The put that feeds a get; None where loops stand in loops."""
-    uses = [use.owner.operation for use in get.operands[0].uses]
-    loops = list(dict.fromkeys(op.parent for op in uses if op.name == GET))
-    puts = sorted((op for op in uses if op.name == PUT), key=lambda op: _place(op.parent))
-    if len(loops) != len(puts) or any(other.block != loop.block for other in loops):
-        return None
-    return puts[sorted(loops, key=_place).index(loop)]
-
-
-def _place(op: Any) -> int:
-    """Of an op in its block."""
-    return [other.operation for other in op.block.operations].index(op)
 
 
 def _as_written(graph: LoopGraph, rates: Rates) -> float:
@@ -173,6 +142,10 @@ class _Schedule:
     def late(self) -> int:
         return sum(self.stages.stage.values())
 
+    @functools.cached_property
+    def signature(self) -> Any:
+        return late_signature(self.stages, self.order)
+
 
 def _schedules(graph: LoopGraph, rates: Rates, early: bool, most: int) -> list[_Schedule]:
     """All schedules of a loop with so many late matmuls at most; in the first no op is late.
@@ -185,9 +158,7 @@ def _schedules(graph: LoopGraph, rates: Rates, early: bool, most: int) -> list[_
 
 def _best(found: Sequence[Sequence[_Schedule]], rates: Rates) -> tuple[_Schedule, ...]:
     """A schedule for each loop of a chain, with the same late ops."""
-    by_signature = [
-        {late_signature(s.stages, s.order): s for s in schedules} for schedules in found
-    ]
+    by_signature = [{s.signature: s for s in schedules} for schedules in found]
     together = [
         tuple(known[signature] for known in by_signature) for signature in by_signature[0]
         if all(signature in known for known in by_signature)
@@ -305,29 +276,65 @@ def _order(
     as early as can be; None if each waits for another. `sums`: of products that are as near, those
     that programs add in memory start first, so that this runs beside others."""
     nodes = stages.graph.nodes
-    needs = {op: stages.needs(op) for op in nodes}
-    length = _lengths(nodes, needs, costs)
-    order: list[Any] = []
-    for op in nodes:
-        if op in first and needs[op] <= {*order}:
-            order.append(op)
-    left = dict.fromkeys(op for op in nodes if op not in order)
-    while left:
-        ready = [op for op in left if not needs[op] & left.keys()]
-        if not ready:
-            return None
-        chosen = _next_for_start(left, needs, costs, sums) or ready
-        chosen = [op for op in chosen if op in ready]
-        plain = [op for op in chosen if op.name != WAIT]
-        free = [op for op in ready if op.name == RELEASE]
-        begun = [op for op in order if op.name == START]
-        if free or plain:
-            op = (free or sorted(plain, key=lambda x: -length[x]))[0]
-        else:  # in the order of their starts
-            op = min(chosen, key=lambda x: begun.index(owner(x.operands[0])))
+    place = {op: k for k, op in enumerate(nodes)}  # from here on ops are numbers
+    loop = _Numbered(
+        [op.name for op in nodes], [costs[op] for op in nodes],
+        [sorted(place[x] for x in stages.needs(op)) for op in nodes],
+        {place[op] for op in nodes if sums and op.name == START and _is_added_up(op)},
+    )  # fmt: skip
+    users, name = _users(loop.needs), loop.names
+    length = _lengths(users, loop.costs)
+    missing = list(map(len, loop.needs))  # how many of its needs have no place
+    order: list[int] = []
+    left = dict.fromkeys(range(len(nodes)))
+
+    def put(op: int) -> None:
         order.append(op)
         del left[op]
-    return order
+        for user in users[op]:
+            missing[user] -= 1
+
+    for op in range(len(nodes)):
+        if nodes[op] in first and not missing[op]:
+            put(op)
+    while left:
+        ready = [op for op in left if not missing[op]]
+        if not ready:
+            return None
+        chosen = [op for op in _next_for_start(loop, left) or ready if not missing[op]]
+        plain = [op for op in chosen if name[op] != WAIT]
+        free = [op for op in ready if name[op] == RELEASE]
+        if free or plain:
+            put((free or sorted(plain, key=lambda x: -length[x]))[0])
+        else:  # in the order of their starts
+            begun = [nodes[op] for op in order if name[op] == START]
+            put(min(chosen, key=lambda x: begun.index(owner(nodes[x].operands[0]))))
+    return [nodes[op] for op in order]
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """The ops of a loop by their numbers: names, cycles, what each needs, and the products that
+    programs add in memory, where these start first."""
+
+    names: list[str]
+    costs: list[float]
+    needs: list[list[int]]
+    added: set[int]
+
+
+def _is_added_up(start: Any) -> bool:
+    """Whether programs add a product in memory."""
+    return any(is_added(use.owner.operation.results[0]) for use in start.results[0].uses)
+
+
+def _users(needs: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Of each op those that need it."""
+    found: list[list[int]] = [[] for _ in needs]
+    for op, others in enumerate(needs):
+        for other in others:
+            found[other].append(op)
+    return found
 
 
 def _is_vector_load(op: Any) -> bool:
@@ -335,39 +342,30 @@ def _is_vector_load(op: Any) -> bool:
     return op.name in LOADS and len(shape_of(op.results[0])) == 1
 
 
-def _next_for_start(
-    left: dict[Any, None], needs: dict[Any, set[Any]], costs: dict[Any, float], sums: bool
-) -> list[Any]:
+def _next_for_start(loop: _Numbered, left: Collection[int]) -> list[int]:
     """What is left of the ops up to the next start that needs no wait, itself included: of several
     the one that is the fewest cycles away."""
-    found: list[tuple[float, bool, list[Any]]] = []
+    found: list[tuple[float, bool, list[int]]] = []
     for start in left:
-        if start.name != START:
+        if loop.names[start] != START:
             continue
-        before: dict[Any, None] = {}
+        before: dict[int, None] = {}
         waiting = [start]
         while waiting:
             op = waiting.pop()
             before[op] = None
-            waiting += [x for x in left if x in needs[op] and x not in before]
-        if not any(op.name == WAIT for op in before):
-            cycles = sum(costs[op] for op in before if op != start)
-            added = any(is_added(use.owner.operation.results[0]) for use in start.results[0].uses)
-            found.append((cycles, not (sums and added), [op for op in left if op in before]))
+            waiting += [x for x in loop.needs[op] if x in left and x not in before]
+        if not any(loop.names[op] == WAIT for op in before):
+            cycles = sum(loop.costs[op] for op in before if op != start)
+            found.append((cycles, start not in loop.added, [op for op in left if op in before]))
     return min(found, key=lambda choice: choice[:2])[-1] if found else []
 
 
-def _lengths(
-    nodes: Sequence[Any], needs: dict[Any, set[Any]], costs: dict[Any, float]
-) -> dict[Any, float]:
+def _lengths(users: Sequence[Sequence[int]], costs: Sequence[float]) -> list[float]:
     """The cycles of the longest path from each op to one that no other needs."""
-    users: dict[Any, list[Any]] = {op: [] for op in nodes}
-    for op in nodes:
-        for other in needs[op]:
-            users[other].append(op)
-    found: dict[Any, float] = {}
+    found: dict[int, float] = {}
 
-    def length(op: Any, above: frozenset[Any]) -> float:
+    def length(op: int, above: frozenset[int]) -> float:
         if op in above:
             return math.inf
         if op not in found:
@@ -375,9 +373,7 @@ def _lengths(
             found[op] = costs[op] + max(rest, default=0.0)
         return found[op]
 
-    for op in nodes:
-        length(op, frozenset())
-    return found
+    return [length(op, frozenset()) for op in range(len(users))]
 
 
 # ---- the model

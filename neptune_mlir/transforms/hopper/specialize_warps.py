@@ -5,7 +5,7 @@ One warp group brings tiles to shared memory by TMA; one to three others, of 64 
 them (wgmma) and do everything else. A program qualifies by properties, whatever it computes:
 
 * every matmul has 64 rows a group, and fills the instruction; where one has more columns than an
-  instruction, groups share the rows, and each has a part of the columns of all matmuls;
+  instruction, groups share the rows, and each has a part of its columns;
 * every tile in shared memory, for products or for what makes their factors, is a load that TMA
   can do: rows of whole chunks of 16 bytes, a tile that ends where the tensor ends, positions that
   no computed tile decides. Rows lie in panels of 64 columns, the last of them partly filled: what
@@ -466,7 +466,7 @@ def _check_position(value: Any, forall: Any) -> None:
     of tensors that are there when the kernel begins."""
     if not is_inside(value, forall):
         return
-    if isinstance(value.owner, ir.Block):
+    if isinstance(value, ir.BlockArgument):
         parent = value.owner.owner.operation
         if parent != forall and value != parent.regions[0].blocks[0].arguments[0]:
             raise Unshared("a loop carries the position of a load")

@@ -522,7 +522,7 @@ def _copy_combiner(block: Any, entry: Any) -> bool:
     for value in captured(list(block.operations)):
         if value in given:
             continue
-        source = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        source = None if isinstance(value, ir.BlockArgument) else value.owner.operation
         if source is None or source.name != "arith.constant":
             return False
         given[value] = source.clone().results[0]

@@ -48,7 +48,7 @@ def _points(bounds: tuple[Any, Any], variable: Any, at: int, forall: Any) -> int
             return reader.expressions[value]
         if value == variable:
             found = at
-        elif isinstance(value.owner, ir.Block):
+        elif isinstance(value, ir.BlockArgument):
             found = 0 if is_inside(value, forall) else SOME
         elif not is_inside(value, forall) and value.owner.operation.name != "arith.constant":
             found = SOME

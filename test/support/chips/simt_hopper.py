@@ -26,7 +26,9 @@ import numpy as np
 
 from neptune_mlir.algebra.numerics.float8 import float8_values
 from neptune_mlir.codegen.nvidia.adder import FIRST_BARRIER
+from neptune_mlir.codegen.nvidia.groups.hands import FREE
 from support.chips import simt
+from support.chips.simt_fragments import GROUP, column_of, from_words, row_of, tf32
 from support.chips.simt_ops import Body, Kernel, Op
 from support.chips.simt_parts import (
     ROW,
@@ -39,11 +41,8 @@ from support.chips.simt_parts import (
     swizzled,
 )
 
-GROUP = 128  # threads
 ASM = "llvm.inline_asm"
 DEEP = {"tf32": 8, "e4m3": 32}  # columns of a factor in 32 bytes, where they are not 16
-_QUAD, _LANE = np.arange(GROUP) % 4, np.arange(GROUP) % 32 // 4
-FIRST_ROW = np.arange(GROUP) // 32 * 16 + _LANE  # of those that a thread of a group holds
 
 
 class HopperBlock(simt.Block):
@@ -68,6 +67,8 @@ class HopperBlock(simt.Block):
         self.producing = False
         self.adder: Any = None  # warps that add what groups stage: a role of their own
         self.adding = False
+        self.taker: Any = None  # groups that take what the first one makes: a role of their own
+        self.taking = False
         self.come: dict[int, int] = {}  # threads at named barriers
         # of each warp's products that were not waited for: first and last byte of what they read
         self._reads: list[tuple[int, int]] = []
@@ -131,6 +132,9 @@ class HopperBlock(simt.Block):
             self.adder = Producer(lambda: self.run(op.regions[0], mask & operands[0]) and None)
             self._let_adder_go_on()
             return None
+        if len(op.regions) == 2 and not self.producing and self._takes(op.regions[1]):
+            self._part_groups(op, operands[0], mask)
+            return None
         if len(op.regions) < 2 or not self._is_producer(op.regions[1]):
             return super()._scf_if(op, operands, mask)
         consumers, producer = op.regions
@@ -140,7 +144,7 @@ class HopperBlock(simt.Block):
             self._let_producer_go_on()
             self.run(consumers, mask & operands[0])
         except BaseException:
-            for role in filter(None, (self.adder, self.producer)):
+            for role in filter(None, (self.adder, self.taker, self.producer)):
                 with contextlib.suppress(BaseException):
                     role.end()
             raise
@@ -149,6 +153,25 @@ class HopperBlock(simt.Block):
             self.adder.end()
         self.producer.end()
         return None
+
+    def _part_groups(self, op: Op, first: np.ndarray, mask: np.ndarray) -> None:
+        """The first group of warps makes what the others take: they run in turn."""
+        self.taker = Producer(lambda: self.run(op.regions[1], mask & ~first) and None)
+        self._let_taker_go_on()
+        self.run(op.regions[0], mask & first)
+        self._let_taker_go_on()
+        self.taker.end()
+
+    @staticmethod
+    def _takes(body: Body | None) -> bool:
+        begin = () if body is None else [_text(op) for op in body.ops[:4] if op.name == ASM]
+        return any("bar.arrive $0" in text for text in begin)
+
+    def _let_taker_go_on(self) -> None:
+        if self.taker is not None and not self.taking:
+            self.taking = True
+            self.taker.go_on()
+            self.taking = False
 
     def _let_adder_go_on(self) -> None:
         self.adding = True
@@ -303,13 +326,18 @@ class HopperBlock(simt.Block):
             else:
                 before = self._progress()
                 self._let_producer_go_on()
+                if self._progress() == before and self.taking:
+                    self.taker.pass_turn()
+                    continue
+                self._let_taker_go_on()
                 assert self._progress() != before, "a wait that does not end"
 
     def _wait_for_kernel(self, text: str, operands: Any, mask: np.ndarray) -> None:
         self.waited |= mask
 
     def _progress(self) -> Any:
-        return [(barrier.done, barrier.arrived) for barrier in self.barriers.values()]
+        found = [(barrier.done, barrier.arrived) for barrier in self.barriers.values()]
+        return found, dict(self.come)
 
     def _bring(self, tensor_map: TensorMap, where: list[int], target: int) -> None:
         source, exists, there = tensor_map.rows(where)
@@ -332,16 +360,16 @@ class HopperBlock(simt.Block):
         have others: all groups run in lockstep, so nothing is asked of these.)"""
         ours = {int(n): int((numbers[mask] == n).sum()) for n in set(numbers[mask])}
         wanted = int(re.findall(r"\$0, (\d+);", text)[0])
-        if max(ours) < FIRST_BARRIER:
+        if max(ours) < FREE:
             return
         for number, count in ours.items():
             self.come[number] = self.come.get(number, 0) + count
         while "sync" in text and any(self.come[n] < wanted for n in ours):
-            if self.adding:
-                self.adder.pass_turn()
+            if self.adding or self.taking:
+                (self.adder if self.adding else self.taker).pass_turn()
             else:
                 before = dict(self.come)
-                self._let_adder_go_on()
+                (self._let_taker_go_on if max(ours) < FIRST_BARRIER else self._let_adder_go_on)()
                 assert self.come != before, "a barrier that some threads do not reach"
         for number in ours if "sync" in text else ():
             assert self.come.pop(number) == wanted, "threads come twice"
@@ -462,16 +490,16 @@ class HopperBlock(simt.Block):
                     a = self._matrix(values[at - count], by, 64, dtype, turned[0] == "1")
                 else:
                     words = [values[int(x) - count] for x in re.findall(r"\$(\d+)", left)]
-                    a = _from_words(words, dtype)
+                    a = from_words(words, dtype)
                     taken += words
                 moved = int(move)
                 b = self._matrix(values[int(place) - count], moved, width, dtype, turned[1] == "1")
                 if k == 0 and keep == "p":
                     for i in range(count):
-                        total[_row(i), _column(i)] = values[i]
+                        total[row_of(i), column_of(i)] = values[i]
                 total = total + a @ b.T
             for i in range(count):
-                out[i][here] = total[_row(i), _column(i)]
+                out[i][here] = total[row_of(i), column_of(i)]
             self.products += 1
             self.apart[group].clear()  # a product is of four warps
             for warp in range(4 * group, 4 * group + 4):
@@ -509,7 +537,7 @@ class HopperBlock(simt.Block):
         assert not self.fresh[places].any(), "a product may not see yet what threads wrote"
         raw = self.shared[places[..., None] + np.arange(size)]
         if dtype == "tf32":
-            return _tf32(np.ascontiguousarray(raw).view(np.int32)[..., 0])
+            return tf32(np.ascontiguousarray(raw).view(np.int32)[..., 0])
         if dtype == "e4m3":
             return float8_values(raw[..., 0]).astype(np.float32)
         return simt.from_bytes(raw, dtype)[..., 0].astype(np.float32)
@@ -520,43 +548,6 @@ class HopperBlock(simt.Block):
             done = max(0, len(self.read[warp]) - self.unfinished[warp] - pending)
             del self.read[warp][:done], self.held[warp][:done]
         return list(operands)
-
-
-def _row(i: int) -> np.ndarray:
-    """Of an accumulator's register, in each thread of a group."""
-    return FIRST_ROW + 8 * (i // 2 % 2)
-
-
-def _column(i: int) -> np.ndarray:
-    return 8 * (i // 4) + 2 * _QUAD + i % 2
-
-
-def _from_words(words: list[np.ndarray], dtype: str) -> np.ndarray:
-    """A left factor in registers, [64, 16] (DEEP columns)."""
-    if dtype == "e4m3":
-        found = np.zeros((64, 32), np.float32)
-        for i, word in enumerate(words):
-            four = float8_values(np.ascontiguousarray(word, np.int32).view(np.uint8).reshape(-1, 4))
-            for j in range(4):
-                found[FIRST_ROW + 8 * (i % 2), 16 * (i // 2) + 4 * _QUAD + j] = four[:, j]
-        return found
-    if dtype == "tf32":
-        found = np.zeros((64, 8), np.float32)
-        for i, word in enumerate(words):
-            found[FIRST_ROW + 8 * (i % 2), 4 * (i // 2) + _QUAD] = _tf32(word)
-        return found
-    found = np.zeros((64, 16), np.float32)
-    for i, word in enumerate(words):
-        pair = simt.from_bytes(simt.to_bytes(word, "i32"), dtype).astype(np.float32)
-        for j in range(2):
-            found[FIRST_ROW + 8 * (i % 2), 8 * (i // 2) + 2 * _QUAD + j] = pair[:, j]
-    return found
-
-
-def _tf32(words: np.ndarray) -> np.ndarray:
-    """Words as instructions take them: their last bits count for nothing, so they have none."""
-    assert not (words & 0x1FFF).any(), "a factor that was not rounded"
-    return words.astype(np.int32).view(np.float32)
 
 
 def _text(op: Op) -> str:

@@ -129,6 +129,23 @@ def test_elements_at_constant_positions_are_names(tests):
     assert len(tests) == 1
 
 
+def test_numbers_of_axes_decide_nothing_but_their_order_does(tests):
+    """Of a program with more axes a chain has some. Which one is streamed stays apart."""
+    reports, counts = [], []
+    for rows, stream, others in ((0, 1, 2), (2, 5, 9), (1, 3, 4), (3, 1, 4)):
+        x, m = read("x", rows, stream), ref("m", rows)
+        products = exp(x - m) * read("v", stream, others)
+        chain = [
+            replace(reduction("m", "max", x), axes=(rows,)),
+            replace(reduction("l", "add", products), axes=tuple(sorted((rows, others)))),
+        ]
+        reports.append(accept(chain, stream, {"l": ref_to("l")})[1])
+        counts.append(len(tests))
+        assert reports[-1].ok
+    assert counts[0] == counts[1] == counts[2] < counts[3]
+    assert reports[0] == reports[1] == reports[2]
+
+
 def test_positions_stay_apart():
     def digest(first, second):
         chain = [reduction("m", "max", at(first)), reduction("l", "add", exp(at(second)))]

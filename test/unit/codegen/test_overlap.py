@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from neptune_mlir.codegen.gpu.host import KernelSignature
-from neptune_mlir.codegen.gpu.overlap import given, independent
+from neptune_mlir.codegen.overlap import given, independent
 from neptune_mlir.runtime.plan import Buffer
 
 X, Y = ("argument", 0), ("argument", 1)

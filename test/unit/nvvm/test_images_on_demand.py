@@ -105,6 +105,18 @@ def test_calls_take_the_images_of_the_whole_bundle(name):
         assert len(images.bundle.facts["images"]) < len(whole.facts["images"])
 
 
+def test_both_images_for_any_call_are_begun_before_one_is_waited_for(monkeypatch):
+    """That for rows of whole chunks and the other: it is text while the first one is assembled."""
+    said, begin_tiles, finish = [], nvvm.begin_tiles, gpu.Begun.finish
+    monkeypatch.setattr(
+        nvvm, "begin_tiles", lambda m, **given: said.append(str(m)) or begin_tiles(m, **given)
+    )
+    monkeypatch.setattr(gpu.Begun, "finish", lambda b: said.append("wait") or finish(b))
+    begin("softmax")
+    chunked, other, wait, *_ = said
+    assert chunked != other and wait == "wait" and "wait" not in (chunked, other)
+
+
 def test_what_was_made_is_kept(monkeypatch):
     name, shapes = "softmax", ROWS[0]
     first = begin(name)

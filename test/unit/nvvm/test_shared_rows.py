@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.analysis.tiles import foralls, nested, read_contraction, read_generic
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.pipelines import common, gpu, nvvm, runner
 from neptune_mlir.pipelines.cases import Conditions
@@ -101,16 +102,15 @@ def test_latents(kind, heads):
         np.testing.assert_allclose(found[b], wanted, atol=4e-3)
 
 
-def test_a_panel_of_the_queries_stays_in_registers():
-    """Scores of groups that share rows have few columns, and wait for shared memory: the first 64
-    of the columns that they sum along are in registers."""
+def test_one_group_makes_the_scores():
+    """All columns of them, both products on one accumulator; the other group multiplies."""
     base, _ = variants(None)
     text = nvvm.emit_tiles(base.module.operation.clone(), "target", target="sm_90a")
-    products = [line for line in text.splitlines() if "wgmma.mma_async" in line]
-    scores = [line for line in products if line.count("wgmma.mma_async") == LATENT // 16]
-    assert scores
-    for line in scores:
-        assert line.count("add.s64 a,") == LATENT // 16 - 4
+    products = re.findall(r"wgmma.mma_async.sync.aligned.m64n(\d+)", text)
+    scores, results = products.count("64"), products.count(str(LATENT // 2))
+    loops = 2  # of whole tiles, and with a mask
+    assert scores == loops * (LATENT + ROPE) // 16
+    assert results == 2 * loops * 64 // 16
 
 
 def test_keys_and_values_of_their_own():
@@ -123,16 +123,15 @@ def test_keys_and_values_of_their_own():
     np.testing.assert_allclose(found[0], formula(q[0], k[0], v[0])[0], atol=4e-3)
 
 
-def test_tiles_that_are_read_early_are_put_first():
-    """The score of the rotary part runs an iteration ahead; the latents' slots are free later."""
-    program = ops.latent_attention(page_size=64, scale=0.1, dtype="bf16")
-    raised = RaisedProgram(program.to_mlir(), "latent")
-    module = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a"))).module
+def test_products_that_are_added_share_an_accumulator():
+    """The scores of the rotary part begin with the others."""
+    module = variants(None)[0].module.operation.clone()
     with module.context, registry.collect_remarks():
-        common.run(module, runner.until(nvvm.to_kernels(nvidia("sm_90a"), ""), "pipeline-loops"))
-    puts = re.findall(r"aref_put.*tensor<64x(\d+)xbf16>\)", str(module))
-    assert puts[:2] == ["512", "64"]  # queries, as the program loads them
-    assert puts[2:4] == ["64", "512"]
+        common.run(module, runner.until(nvvm.to_kernels(nvidia("sm_90a"), ""), "assign-layouts"))
+    ops_of = [op for forall in foralls(module) for op in nested(forall.regions[0].blocks[0])]
+    generics = [read_generic(op) for op in ops_of if op.name == "linalg.generic"]
+    latents, rope, results, *_ = [g for g in generics if read_contraction(g) is not None]
+    assert rope.init == latents.result != results.init
 
 
 def test_products_see_what_threads_wrote(monkeypatch):

@@ -47,9 +47,9 @@ def test_ways_that_share_a_tile_program_compile_it_once(monkeypatch):
     asked, made = [], []
     begin = gpu.begin_images
 
-    def begin_images(module, *arguments):
+    def begin_images(module, *arguments, **named):
         asked.append(str(module))
-        return begin(module, *arguments)
+        return begin(module, *arguments, **named)
 
     def begin_one(module, chip, entry):
         made.append(str(module))

@@ -92,7 +92,7 @@ def test_groups_that_share_rows():
     assert [group_tiles.sharing(n) for n in (0, 256, 257, 512, 513)] == [1, 1, 2, 2, 3]
     assert group_tiles.group_count(wide, 64) == 2
     assert group_tiles.group_count(HEAD, 64) == 1
-    assert group_tiles.registers(wide, 64) == 64 * 3 // 4 // 2 + 128
+    assert group_tiles.registers(wide, 64) == 64 * 3 // 4 + 128  # one group has all scores
     assert group_tiles.most_stream(wide, 64) == 32  # whole panels
     assert group_tiles.most_stream(latent, 64) == 64
     assert group_tiles.once_bytes(latent, 64) == 64 * 576 * 2

@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 
 from neptune_mlir.targets.roofline import Roof  # noqa: E402
 from neptune_mlir.torch import cost, op  # noqa: E402
+from neptune_mlir.torch.attention import key_of_mods  # noqa: E402
 from neptune_mlir.torch.transformers import attention_forward  # noqa: E402
 from support.flex_mods import tensors  # noqa: E402
 
@@ -76,6 +77,29 @@ def test_a_mask_of_all_heads_is_worked_out_once():
     seen = seen & (torch.arange(13) <= at + 2)
     wanted, _ = op.dense(q, k, v, op.modify("", []), seen, 0.3, False, False)
     found = traced(q, k, v, SEEN & seen)
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
+    assert not found[0, :, 3].any()
+
+
+def test_a_mask_in_a_modifier_is_worked_out_once():
+    """As one beside it: what a cap is asked with, or a bias that heads scale; what depends on a
+    head is left where it stands."""
+    q, k, v = tensors(kv_heads=2)
+    seen, slopes = SEEN[:, 0].clone(), torch.rand(4)
+    seen[0, 3] = False
+
+    def capped(score, b, h, i, j):
+        near = torch.where(i >= j - 2, 0, i - j).to(score.dtype)
+        return torch.where(seen[b, i, j], torch.tanh(score) + slopes[h] * near, -torch.inf)
+
+    mods, captured = key_of_mods(q, k, capped, None, None)
+    traced = torch.fx.experimental.proxy_tensor.make_fx(
+        lambda q, k, v, *captured: op.written_out(q, k, v, None, captured, mods, 0.3, False, False)
+    )(q, k, v, *captured)
+    views = traced.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default)
+    assert sorted(tuple(n.meta["val"].shape) for n in views) == [(2, 11, 13), (11, 13)]
+    wanted, _ = op.dense(q, k, v, op.modify(mods, captured), None, 0.3, False, False)
+    found, _ = traced(q, k, v, *captured)
     torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
     assert not found[0, :, 3].any()
 

@@ -50,15 +50,16 @@ MASKS = {
     "pairs": {"attn_mask": torch.rand(11, 13, generator=generator) > 0.5},
     "numbers": {"attn_mask": torch.randn(2, 4, 11, 13, generator=generator)},
     "by head": {"attn_mask": torch.randn(4, 1, 13, generator=generator).bfloat16()},
-    "grouped": {"enable_gqa": True},
+    "grouped": {"enable_gqa": True}, "one head of keys": {"is_causal": True},
 }  # fmt: skip
+KV_HEADS = {"grouped": 2, "one head of keys": 1}  # which torch broadcasts
 
 
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("context", [contextlib.nullcontext, torch.inference_mode])
 def test_eager(name, context, registered):
     options = MASKS[name]
-    q, k, v = tensors(kv_heads=2 if name == "grouped" else 4)
+    q, k, v = tensors(kv_heads=KV_HEADS.get(name, 4))
     with context():
         found = F.scaled_dot_product_attention(q, k, v, **options)
     assert len(registered) == 1
@@ -84,7 +85,7 @@ def test_left_to_torch(name, registered):
 
 
 def test_what_does_not_compile_runs_as_before(registered, monkeypatch):
-    def refuse(program, target):
+    def refuse(program, target, coming):
         raise op.ToolError("no code")
 
     monkeypatch.setattr(op, "compile", refuse)

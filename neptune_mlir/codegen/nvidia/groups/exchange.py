@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What groups that share rows give each other: factors that each makes a part of, and what each
-reduced of a row.
+"""What groups that share rows give each other: factors that each makes a part of.
 
-Both go through places in shared memory of their own, so that a barrier stands only where nothing
+These go through places in shared memory of their own, so that a barrier stands only where nothing
 else has kept the groups together since a place was last read. Loops have the places in turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.layouts import iteration_of, layout_of
+from neptune_mlir.analysis.layouts import layout_of
 from neptune_mlir.analysis.tiles import (
-    element_bytes,
     element_of,
     nested,
     owner,
@@ -24,13 +21,13 @@ from neptune_mlir.analysis.tiles import (
     read_generic,
     shape_of,
 )
-from neptune_mlir.codegen.gpu.memory import Memory, SharedTile
+from neptune_mlir.codegen.gpu.memory import SharedTile
 from neptune_mlir.codegen.gpu.tile_forms import Held
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.instructions import piece_offset, store_pieces
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
-from neptune_mlir.dialects.attributes import SWAPPED, VIA
+from neptune_mlir.dialects.attributes import HANDED, SWAPPED
 from neptune_mlir.dialects.op_names import START, WAIT
 from neptune_mlir.targets.warp_groups import PANEL
 from neptune_mlir.transforms.gpu.layout_stages import places_of, step_of
@@ -50,26 +47,19 @@ class SharedPlaces:
         self.kernel = kernel
         self.places: dict[Any, int] = {}  # of an op: where its result, or parts of it, go
         self.state: State = {}
-        self.reducing: Any = None  # the op that is being written
 
     def place(self) -> None:
         """Shared memory for all ops: those of a block have places of their own."""
         copies: dict[Any, list[Any]] = {}
-        joins: dict[Any, list[Any]] = {}
         for op in nested(self.kernel.body):
             if op.name == "linalg.copy":
                 copies.setdefault(op.parent, []).append(op)
-            elif _parts(op) > 1:
-                joins.setdefault(op.parent, []).append(op)
-        if copies:
-            self._take(list(copies.values()), lambda op: self._layout(op).bytes * places_of(op))
-            self._take(list(joins.values()), _join_bytes)
-
-    def _take(self, blocks: Sequence[Sequence[Any]], size: Any) -> None:
-        for ops in zip_all(blocks):
-            offset = self.kernel.take_tiles(max(map(size, ops)))
+        for ops in zip_all(list(copies.values())):
+            sizes = (self._layout(op).bytes * places_of(op) for op in ops)
+            offset = self.kernel.take_tiles(max(sizes))
             self.places.update(dict.fromkeys(ops, offset))
-            self.state[offset] = FREE
+            if not any(map(HANDED.on, ops)):  # of these groups say when they may be written
+                self.state[offset] = FREE
 
     def _layout(self, op: Any) -> L.Shared:
         found: L.Shared = layout_of(op, shape_of(op.results[0]))
@@ -100,10 +90,9 @@ class SharedPlaces:
             return
         after = dict.fromkeys(self.state, FREE)
         for op in nested(loop.regions[0].blocks[0]):
-            place = self._read_by_wait(op) if op.name == WAIT else self.places.get(op)
-            if op.name != WAIT and place is not None:
+            if self.places.get(op) in after:
                 _meet(after)
-            if op.name != "linalg.copy" and place is not None:
+            if op.name == WAIT and (place := self._read_by_wait(op)) is not None:
                 after[place] = READ
         self.either(after)
 
@@ -116,7 +105,7 @@ class SharedPlaces:
         if start is None:
             return None
         found = map(self._place_of, start.operands)
-        return next((place for place in found if place is not None), None)
+        return next((place for place in found if place in self.state), None)
 
     def _place_of(self, value: Any) -> int | None:
         """Where a tile lies that groups make together, also one that a loop carries."""
@@ -127,13 +116,21 @@ class SharedPlaces:
 
     def started(self, start: Any) -> None:
         for value in start.operands:
-            if (place := self._place_of(value)) is not None:
+            if (place := self._place_of(value)) in self.state:
                 self.state[place] = UNDER_WAY
 
     def waited(self, wait: Any) -> None:
         place = self._read_by_wait(wait)
         if place is not None:
             self.state[place] = READ
+
+    def follows(self, start: Any) -> bool:
+        """Whether groups exchange a factor behind the start of a product, and before the next."""
+        body = [op.operation for op in start.block.operations]
+        for op in body[body.index(start) + 1 :]:
+            if op.name in (START, "linalg.copy"):
+                return op in self.places
+        return False
 
     def _clear(self, place: int) -> None:
         """Nobody reads a place any more."""
@@ -156,13 +153,7 @@ class SharedPlaces:
         if _one_below_another(tile.layout, layout.rows) and panel.size == 2 and _read_turned(op):
             rows, columns = layout.columns, layout.rows
             panel = PanelTile(panel.address, rows, columns, dtype, PANEL, place, turned=True)
-        for offset, values in self._pieces(panel, tile, place):
-            offset = offset if behind is None else s.add(offset, behind)
-            words = [memory.narrow(pair) for pair in values]
-            if len(words) == 1:
-                memory.store_element(words[0], memory.shared_pointer(offset), 4)
-            else:
-                store_pieces(memory, offset, words, panel.turned)
+        self._store(panel, tile, place, behind)
         self.kernel.issued.end()  # behind this groups wait for stores, and for each other
         hopper.publish_tile()
         memory.barrier()
@@ -171,6 +162,25 @@ class SharedPlaces:
         moved = s.value(behind, s.i32)
         return replace(panel, address=s.op("arith.addi", [panel.address, moved], s.i32))
 
+    def _store(self, panel: PanelTile, tile: Held, place: int, behind: Any = None) -> None:
+        """Write a tile to a place, or so far behind it."""
+        s, memory = self.kernel.s, self.kernel.memory
+        for offset, values in self._pieces(panel, tile, place):
+            offset = offset if behind is None else s.add(offset, behind)
+            words = [memory.narrow(pair) for pair in values]
+            if len(words) == 1:
+                memory.store_element(words[0], memory.shared_pointer(offset), 4)
+            else:
+                store_pieces(memory, offset, words, panel.turned)
+
+    def panel(self, op: Any) -> PanelTile:
+        """Where a left factor lies that one group makes."""
+        return self._panel(self.places[op], self._layout(op), element_of(op.results[0]))
+
+    def store(self, op: Any, tile: Held) -> None:
+        """Write what one group made to its place."""
+        self._store(self.panel(op), tile, self.places[op])
+
     def _pieces(self, panel: PanelTile, tile: Held, place: int) -> Iterator[tuple[Any, list[Any]]]:
         """What a thread writes of a tile: where, and pairs of neighbours. Four pieces of 8x8 at
         once, if that is how its warp holds them: then a lane says where a row of one is."""
@@ -178,7 +188,7 @@ class SharedPlaces:
         memory, s, threads = self.kernel.memory, self.kernel.s, recomputed(self.kernel.threads)
         held, width = tile.layout, panel.width
         pairs = [[*tile.values[k : k + 2]] for k in range(0, len(tile.values), 2)]
-        quads = four_pieces(held) if width % 16 == 0 and panel.size == 2 else None
+        quads = L.four_pieces(held) if width % 16 == 0 and panel.size == 2 else None
         if quads is None:
             for k, (*row, column) in enumerate(threads.positions(held)[::2]):
                 within = memory.shared_offset(panel.layout(), [*row, s.mod(column, width)])
@@ -225,35 +235,10 @@ class SharedPlaces:
         width = min(layout.columns, PANEL)
         return PanelTile(address, layout.rows, layout.columns, dtype, width, place)
 
-    @contextmanager
-    def joining(self) -> Iterator[int]:
-        place = self.places[self.reducing]
-        self._clear(place)
-        yield place
-        self.state[place] = READ
-
-
-def four_pieces(layout: L.Layout) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Of tiles that warps hold in pieces of 8x8, a pair of neighbours a thread, as `stmatrix` takes
-    them: how far the second and the third of four pieces are from the first one, and the fourth
-    from the other; None for others."""
-    if layout.lane != (L.digit(1, 4, 2), L.digit(0, 8, 1)) or layout.reg[:1] != (L.digit(1, 2, 1),):
-        return None
-    offsets = layout.offsets(layout.reg)
-    along_rows = all(d.dim == 0 for d in layout.warp)
-    if len(layout.shape) != 2 or len(offsets) % 8 or not along_rows or layout.padded:
-        return None
-    first, second, both = (offsets[k::8] - offsets[::8] for k in (2, 4, 6))
-    alike = (first == first[0]).all() and (second == second[0]).all()
-    if not alike or (both != first + second).any() or (offsets[::2] % 8).any():
-        return None
-    a, b = ((int(x[0, 0]), int(x[0, 1])) for x in (first, second))
-    return (a, b) if {a, b} == {(8, 0), (0, 8)} else None
-
 
 def _one_below_another(layout: L.Layout, rows: int) -> bool:
     """Whether each warp has rows of its own, whole panels of them in all, in pieces of 8x8."""
-    if not four_pieces(layout) or rows % PANEL:
+    if not L.four_pieces(layout) or rows % PANEL:
         return False
     return all(row == 0 for row, _ in layout.offsets(layout.reg)[::8])
 
@@ -273,37 +258,6 @@ def _read_turned(op: Any) -> bool:
     return True
 
 
-class GroupMemory(Memory):
-    """That of groups: what is reduced of shared rows has places of an `SharedPlaces`."""
-
-    exchange: SharedPlaces | None = None
-
-    @contextmanager
-    def scratch(self, size: int) -> Iterator[int]:
-        exchange = self.exchange
-        known = exchange is not None and exchange.reducing in exchange.places
-        with exchange.joining() if exchange and known else super().scratch(size) as offset:
-            yield offset
-
-
 def _meet(state: State) -> None:
     for place, n in state.items():
         state[place] = FREE if n == READ else n
-
-
-def _parts(op: Any) -> int:
-    """In how many parts warps reduce a row."""
-    if op.name != "linalg.generic" or VIA.find(op) != "registers":
-        return 1
-    g = read_generic(op)
-    count = 1
-    for _, d in iteration_of(op, g.extents).digits_along(g.reduced, "warp"):
-        count *= d.size
-    return count
-
-
-def _join_bytes(op: Any) -> int:
-    """What `Compute` takes for the parts of a reduction."""
-    result = op.results[0]
-    shape = (_parts(op), *shape_of(result))
-    return L.shared(shape, element_bytes(element_of(result))).bytes

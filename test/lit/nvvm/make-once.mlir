@@ -1,20 +1,42 @@
-// exp(A K^T) V with results of 512 columns, two instructions' widths: two groups share 64 rows. Each
-// computes 32 of the 64 columns of a tile of scores and 256 of the results, and what they make of the
-// scores is copied to shared memory, as the panel that instructions read.
+// exp(A K^T) V with results of 512 columns, two instructions' widths: two groups share 64 rows. The
+// first one computes all 64 columns of a tile of scores, for both, and each 256 of the results. What
+// is made of the scores is copied to shared memory, as the panel that instructions read.
 // RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a" 2>/dev/null | filecheck %s
-// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a" --partition-warps --split-matmuls --distribute-tiles=entry=wide 2>/dev/null | filecheck %s --check-prefix=CODE
+// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a" --partition-warps --split-matmuls --schedule-loops --pipeline-loops --make-once 2>/dev/null | filecheck %s --check-prefix=ONCE
+// RUN: neptune-opt %s --specialize-warps --assign-layouts="target=sm_90a" --partition-warps --split-matmuls --make-once --distribute-tiles=entry=wide 2>/dev/null | filecheck %s --check-prefix=CODE
 
 // CHECK-LABEL: func.func @wide
-// CHECK: neptune.layout = "reg[1:2*1 0:2*8 1:4*8] lane[1:4*2 0:8*1] warp[0:4*16 1:2*32]", neptune.via = "mma"
-// CHECK: linalg.copy {{.*}}neptune.layout = "shared[2*128 7>>0]"
+// CHECK: neptune.layout = "reg[1:2*1 0:2*8 1:8*8] lane[1:4*2 0:8*1] warp[0:4*16 -:2]", neptune.via = "mma"
+// CHECK: linalg.copy {neptune.handed, neptune.layout = "shared[2*128 7>>0]"}
 // CHECK: neptune.layout = "reg[1:2*1 0:2*8 1:32*8] lane[1:4*2 0:8*1] warp[0:4*16 1:2*256]", neptune.via = "mma"
 // CHECK: neptune.consumers = 2 : i64
 
-// scores of a group, then threads write their part, publish it and meet, then the results' columns
-// CODE: m64n32k16
-// CODE: fence.proxy.async.shared::cta
-// CODE-NEXT: bar.sync 1, 256
+// ONCE: "neptune.producer"
+// ONCE: %[[A:.*]] = "neptune.aref_get"{{.*}}neptune.once
+// ONCE: scf.for
+// ONCE: %[[K:.*]] = "neptune.aref_get"{{.*}}neptune.once
+// ONCE: %[[S:.*]] = "neptune.mma_start"(%[[A]], %[[K]], {{.*}}neptune.once
+// ONCE: "neptune.mma_wait"(%[[S]]) {neptune.once, pending = 0
+// ONCE: linalg.generic {{.*}}neptune.once
+// ONCE: %[[V:.*]] = "neptune.aref_get"(%{{[^)]*}}) :
+// ONCE: %[[P:.*]] = linalg.copy {neptune.handed
+// ONCE: %[[SUM:.*]] = "neptune.mma_start"(%[[P]], %[[V]]
+// ONCE: "neptune.mma_wait"(%[[SUM]]) {pending = 0
+// ONCE: "neptune.aref_release"(%[[V]]) :
+// ONCE: scf.yield
+
+// the first group: scores, its columns of the results; then it stores its factor and says so
+// CODE: m64n64k16
 // CODE: m64n256k16
+// CODE: bar.sync $0, 256
+// CODE: fence.proxy.async.shared::cta
+// CODE: bar.arrive $0, 256
+// the other one: it says that the place is free, and waits for the factor
+// CODE: bar.arrive $0, 256
+// CODE-NOT: m64n64k16
+// CODE: bar.sync $0, 256
+// CODE: m64n256k16
+// CODE: bar.arrive $0, 256
 
 #mk = affine_map<(i, j, k) -> (i, k)>
 #nk = affine_map<(i, j, k) -> (j, k)>
