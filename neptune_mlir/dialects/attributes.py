@@ -140,8 +140,9 @@ FREE = Mark(
 APART = Attribute(
     "apart", TEXT, "neptune.reduce",
     "why it is not fused with reductions that it reads, or that read it",
-    writers=("dialects.program", "transforms.fusion.defer", "transforms.fusion.axes.split_sums"),
-    readers=("dialects.program", "transforms.fusion.plan"),
+    writers=("dialects.program", "transforms.fusion.defer",
+             "transforms.fusion.axes.chunk_moments", "transforms.fusion.axes.split_sums"),
+    readers=("dialects.program", "transforms.fusion.axes.chunk_moments", "transforms.fusion.plan"),
 )  # fmt: skip
 TESTED = Attribute(
     "tested", TEXTS, "func.func",

@@ -17,6 +17,7 @@ with matrix products stay apart: their warps and tiles are those that products w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.analysis.tiles import (
@@ -50,7 +51,8 @@ def _merge_one(block: Any) -> bool:
         for first in foralls[:k]:
             found = _parts(first, second) if _is_pair(first, second) else None
             if found:
-                _merge(first, second, found)
+                pairs, seen = found
+                _merge(first, _with_results(first, second, seen) if seen else second, pairs)
                 return True
     return False
 
@@ -68,26 +70,33 @@ def _multiplies(forall: Any) -> bool:
     return any(read_contraction(read_generic(op)) is not None for op in generics)
 
 
-def _parts(first: Any, second: Any) -> Pairs | None:
-    """What the second kernel takes of the first, all of it made by the program of the same number;
-    None where that is not so, or where something else takes a result."""
+def _parts(first: Any, second: Any) -> tuple[Pairs, list[int]] | None:
+    """What the second kernel takes of the first, all of it made by the program of the same number,
+    and which results something behind it takes as well; None where that is not so."""
     body, end = first.regions[0].blocks[0], _end(first)
     rank = len(grid_bounds(first)[1])
     numbers = dict(zip(list(body.arguments)[:rank], _numbers(second, rank), strict=True))
     found: Pairs = []
-    for argument, result in zip(list(body.arguments)[rank:], first.results, strict=True):
+    seen: list[int] = []
+    arguments = list(body.arguments)[rank:]
+    for k, (argument, result) in enumerate(zip(arguments, first.results, strict=True)):
         uses = [use.owner.operation for use in argument.uses]
         if len(uses) != 1 or uses[0].block != end:  # written in pieces
             return None
         for use in result.uses:
             taken = use.owner.operation
-            if not _is_in(taken, second) or taken.name != "tensor.extract_slice":
+            if not _is_in(taken, second):
+                if not _is_behind(taken, second):
+                    return None
+                seen += [] if k in seen else [k]
+                continue
+            if taken.name != "tensor.extract_slice":
                 return None
             value = _tile(uses[0], taken, numbers)
             if value is None:
                 return None
             found.append(value)
-    return found
+    return (found, seen) if found else None
 
 
 def _tile(insert: Any, taken: Any, numbers: dict[Any, Any]) -> tuple[Any, Any] | None:
@@ -159,6 +168,50 @@ def _merge(first: Any, second: Any, found: Pairs) -> None:
         else:
             made.erase()
     first.erase()
+
+
+def _with_results(first: Any, second: Any, seen: Sequence[int]) -> Any:
+    """The second kernel, which also writes these results of the first."""
+    rank, given = len(grid_bounds(first)[1]), len(second.results)
+    bounds = list(second.operands)[: len(second.operands) - given]
+    outs = [*list(second.operands)[len(bounds) :], *(_outs(first)[k] for k in seen)]
+    attributes = {name: second.attributes[name] for name in second.attributes}
+    sizes = [*attributes["operandSegmentSizes"]][:-1]
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([*sizes, len(outs)])
+    types = [v.type for v in outs]
+    with ir.InsertionPoint(second), second.location:
+        made = ir.Operation.create(
+            "scf.forall", results=types, operands=[*bounds, *outs], attributes=attributes, regions=1
+        )
+        kinds = [a.type for a in _numbers(second, rank)]
+        block = made.regions[0].blocks.append(*kinds, *types)
+    old = second.regions[0].blocks[0]
+    for before, after in zip(old.arguments, block.arguments, strict=False):
+        before.replace_all_uses_with(after)
+    for op in list(old.operations):
+        block.append(op)
+    for k, result in enumerate(second.results):
+        result.replace_all_uses_with(made.results[k])
+    second.erase()
+    body, end = first.regions[0].blocks[0], _end(made)
+    for n, k in enumerate(seen, start=given):
+        argument = body.arguments[rank + k]
+        (insert,) = [use.owner.operation for use in argument.uses]
+        end.append(insert)
+        argument.replace_all_uses_with(block.arguments[rank + n])
+        first.results[k].replace_all_uses_with(made.results[n])
+    return made
+
+
+def _outs(forall: Any) -> list[Any]:
+    return list(forall.operands)[len(forall.operands) - len(forall.results) :]
+
+
+def _is_behind(op: Any, forall: Any) -> bool:
+    """Whether an op, or what it is in, stands behind a kernel."""
+    while op.block != forall.block:
+        op = op.parent.operation
+    return bool(forall.is_before_in_block(op))
 
 
 def _end(forall: Any) -> Any:

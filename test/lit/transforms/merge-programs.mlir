@@ -19,11 +19,16 @@
 // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4xf32>)
 // CHECK: linalg.generic {{.*}} ins(%[[SUM]] : tensor<4xf32>)
 
-// A program that takes what another one made, or a result that something else takes: two kernels.
+// A program that takes what another one made: two kernels.
 // CHECK-LABEL: func.func @other_rows(
 // CHECK-COUNT-2: scf.forall
+
+// A result that something behind takes as well is one of the kernel.
 // CHECK-LABEL: func.func @wanted(
-// CHECK-COUNT-2: scf.forall
+// CHECK: %[[BOTH:.*]]:2 = scf.forall
+// CHECK-NOT: scf.forall (
+// CHECK-COUNT-2: tensor.parallel_insert_slice
+// CHECK: return {{.*}}%[[BOTH]]#1
 // CHECK-LABEL: func.func @other_grid(
 // CHECK-COUNT-2: scf.forall
 #x = affine_map<(j) -> (j)>

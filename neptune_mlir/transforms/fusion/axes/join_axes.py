@@ -24,6 +24,7 @@ from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map, build_reduce
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram, as_apart
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.axes.chunk_moments import chunk_moments
 from neptune_mlir.transforms.fusion.axes.split_sums import split_sums
 from neptune_mlir.transforms.fusion.reshapes import collapsed, expanded, replaced
 
@@ -31,9 +32,11 @@ LONGEST = 1 << 30  # an axis has positions of 32 bits, behind its end too
 
 
 def axes_of_rows(function: Any) -> None:
-    """Join axes, and split those of sums over rows (`split_sums`)."""
+    """Join axes, and split those of moments over several (`chunk_moments`) and of sums over rows
+    (`split_sums`)."""
     while _join_two(function):
         pass
+    chunk_moments(function)
     split_sums(function)
 
 

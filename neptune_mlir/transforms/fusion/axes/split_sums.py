@@ -7,7 +7,8 @@
 A program has a tile of columns, for arrays lie along these, and a matrix has few such tiles: they
 would leave most multiprocessors idle. Where nothing but such sums is in a program its schedule cuts
 them (`scripts.choose`); beside a product, which has programs enough, this does. `c'` is `c` under
-another shape.
+another shape. What all that read such a product round to 16 bits is stored so: it is read several
+times.
 
 Part of `inline-maps`, for GPUs.
 """
@@ -19,8 +20,9 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import lookups
+from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART
-from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_reduce
+from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map, build_reduce
 from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
@@ -33,6 +35,10 @@ ROWS = 64  # of a chunk, at least
 
 def split_sums(function: Any) -> None:
     program = NestProgram(function)
+    if not any(_chunks_of(program, nest) for nest in program.nests.values()):
+        return
+    if any([_store_rounded(program, key) for key in list(program.nests)]):
+        program = NestProgram(function)
     for key, nest in list(program.nests.items()):
         found = _chunks_of(program, nest)
         if found is not None:
@@ -67,15 +73,64 @@ def _chunks_of(program: NestProgram, nest: Nest) -> tuple[int, int] | None:
 
 def _is_product(program: NestProgram, key: str) -> bool:
     """Whether a tensor is the sum of products of elements that differ in more than what is summed:
-    it has programs enough of its own, which are fused with no sum over its rows."""
+    it has programs enough of its own, which are fused with no sum over its rows. Or what is made
+    of one element by element."""
     nest = program.nests.get(key)
-    if nest is None or nest.kind != "reduce":
+    if nest is None:
         return False
+    if nest.kind == "map":
+        return any(_is_product(program, r.attr) for r in T.reads(nest.body))
     body = nest.body
     while body.op == "cast":
         (body,) = body.args
     sides = [factor.axes & {*nest.result_axes} for factor in body.args]
     return body.op == "mul" and bool(sides[0] - sides[1]) and bool(sides[1] - sides[0])
+
+
+def _store_rounded(program: NestProgram, key: str) -> bool:
+    """Store what all nests that read a product make of it first, if that is rounded to 16 bits:
+    who sums it up, and who reads it again, reads half as much. Returns whether there is such."""
+    nests = program.nests.items()
+    readers = {k: n for k, n in nests if any(r.attr == key for r in T.reads(n.body))}
+    if len(readers) < 2 or program.nests[key].kind != "reduce" or not _is_product(program, key):
+        return False
+    found = [_rounded_in(program, nest, key) for nest in readers.values()]
+    common = set(found[0]).intersection(*found)
+    if not common:
+        return False
+    term = max(common, key=lambda t: (t.size, str(t)))
+    shape = list(ir.RankedTensorType(program.values[key].type).shape)
+    first = next(iter(readers.values()))
+    with ir.InsertionPoint(first.op), first.location:
+        made = build_map(program.values, term, shape, ())
+    name = program.values.key(made, "rounded")
+    for (reader, nest), places in zip(readers.items(), found, strict=True):
+        node, args = places[term]
+        read = T.read(name, *args, dtype=term.dtype)
+        program.put_body(reader, T.substitute(nest.body, {node: read}))
+    program.write()
+    return True
+
+
+def _rounded_in(
+    program: NestProgram, nest: Nest, key: str
+) -> dict[Term, tuple[Term, tuple[Term, ...]]]:
+    """What a nest makes of an element of a tensor that is rounded to 16 bits, by loops that are the
+    tensor's dimensions; with the term in the nest, and where it reads the tensor."""
+    found = {}
+    for node in T.walk(nest.body):
+        reads = T.reads(node) if node.dtype in ("bf16", "f16") and node.op != "read" else ()
+        args = {r.args for r in reads if r.attr == key}
+        if len(args) != 1:
+            continue
+        (places,) = args
+        loops = [i.attr for i in places if i.op == "index"]
+        own = len({*loops}) == len(places) and node.axes <= {*loops}
+        others = (program.values[r.attr] for r in reads if r.attr != key)
+        if own and all(isinstance(v.owner, ir.Block) for v in others):
+            by_dims = T.rename_axes(node, {loop: T.index(d) for d, loop in enumerate(loops)})
+            found[by_dims] = node, places
+    return found
 
 
 def _has_position(nest: Nest, axis: int) -> bool:

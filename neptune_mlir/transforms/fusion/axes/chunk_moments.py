@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Means and squares of deviations over several axes are made of those of chunks of one.
+
+    s = Σ x                              p_g = Σ_e x          q_g = Σ_e (x - p_g / b)²
+    v = Σ (x - s / n)²          ->       s = Σ_g p_g          v = Σ_g q_g + b (p_g / b - s / n)²
+
+In one pass over all of x a mean and what deviates from it are repaired at each tile, and squares
+that overflow on the way are a NaN where the program as written has a number. A chunk is a tile that
+a program holds: it reads x once and computes both as they are written. Chunks of b elements have n
+together. The other axes of the reduction are those of a batch, say, in a norm over channels.
+
+Part of `inline-maps`, for GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import lookups
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import APART
+from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_reduce
+from neptune_mlir.dialects.program import NestProgram
+from neptune_mlir.ir.bindings import ir
+from neptune_mlir.transforms.fusion.reshapes import expanded, replaced
+
+LEAST, MOST = 1024, 4096  # elements of a chunk
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """The nests of a sum and of squared deviations, by the loops of the second: what both read, the
+    loop that chunks are of, and the factor that makes a mean of the sum."""
+
+    total: str
+    squares: str
+    element: Term
+    last: int
+    chunk: int
+    factor: float
+
+
+def chunk_moments(function: Any) -> None:
+    program = NestProgram(function)
+    for key, nest in program.nests.items():
+        found = _moments_of(program, key, nest)
+        if found is not None:
+            _write(program, found)
+            return chunk_moments(function)
+
+
+def _moments_of(program: NestProgram, key: str, nest: Nest) -> _Moments | None:
+    body = nest.body
+    if nest.kind != "reduce" or nest.combiner != "add" or body.op != "mul":
+        return None
+    if len(nest.reduced_axes) < 2 or DYNAMIC in nest.domain:
+        return None
+    deviation, other = body.args
+    if deviation is not other or deviation.op != "sub":
+        return None
+    element, mean = deviation.args
+    found = _factor_of(mean)
+    last = _last_of(nest, element)
+    if found is None or last is None or APART.on(nest.op.operation):
+        return None
+    read, factor = found
+    total = program.nests.get(read.attr)
+    chunk = next((n for n in range(MOST, LEAST - 1, -1) if nest.domain[last] % n == 0), 0)
+    count = math.prod(nest.domain[k] for k in nest.reduced_axes)
+    if not chunk or total is None or not math.isclose(factor * count, 1.0, rel_tol=1e-6):
+        return None
+    same = _is_sum_of(total, read, element, nest)
+    return _Moments(read.attr, key, element, last, chunk, factor) if same else None
+
+
+def _factor_of(mean: Term) -> tuple[Term, float] | None:
+    """The sum that a mean is made of, and by what it is multiplied."""
+    if mean.op not in ("mul", "div"):
+        return None
+    a, b = mean.args if mean.args[1].is_const else mean.args[::-1]
+    if a.op != "read" or not b.is_const or (mean.op == "div" and mean.args[1] is not b):
+        return None
+    return a, 1.0 / b.value if mean.op == "div" else float(b.value)
+
+
+def _last_of(nest: Nest, element: Term) -> int | None:
+    """The reduced loop along which all that varies along reduced ones is read last, alone."""
+    reduced = {*nest.reduced_axes}
+    reads = [r for r in T.reads(element) if r.axes & reduced]
+    last = {r.args[-1] for r in reads if r.args}
+    if len(last) != 1 or (loop := next(iter(last))).op != "index" or loop.attr not in reduced:
+        return None
+    alone = all(not lookups(r) and all(loop.attr not in i.axes for i in r.args[:-1]) for r in reads)
+    return loop.attr if alone and not _has_position(element, loop) else None
+
+
+def _has_position(element: Term, loop: Term) -> bool:
+    todo = [element]
+    while todo:
+        node = todo.pop()
+        if node is loop:
+            return True
+        todo += () if node.op == "read" else node.args
+    return False
+
+
+def _is_sum_of(total: Nest, read: Term, element: Term, nest: Nest) -> bool:
+    """Whether a nest sums up the same elements."""
+    if total.kind != "reduce" or total.combiner != "add" or APART.on(total.op.operation):
+        return False
+    places = zip(total.result_axes, read.args, strict=True)
+    loops = dict(places) | {
+        k: T.index(n) for k, n in zip(total.reduced_axes, nest.reduced_axes, strict=False)
+    }
+    if len(total.reduced_axes) != len(nest.reduced_axes) or any(
+        i.op != "index" or total.domain[k] != nest.domain[i.attr] for k, i in loops.items()
+    ):
+        return False
+    return T.rename_axes(total.body, loops) is element
+
+
+def _write(program: NestProgram, m: _Moments) -> None:
+    squares, total = program.nests[m.squares], program.nests[m.total]
+    chunks = squares.domain[m.last] // m.chunk
+    inner = len(squares.domain)  # the loop within a chunk; `last` goes over chunks
+    domain = [*squares.domain, m.chunk]
+    domain[m.last] = chunks
+    outer = [k for k in squares.reduced_axes if k != m.last] + [m.last]
+    kept = [*squares.result_axes, *outer]
+    place = {k: T.index(n) for n, k in enumerate(kept)}
+    size = T.const(float(m.chunk), squares.dtype)
+    values = program.values
+    with ir.InsertionPoint(total.op), total.location:
+        element = _in_chunks(program, m, chunks, inner)
+        sums = build_reduce(values, "add", element, domain, (), kept)
+        own = T.read(values.key(sums, "sums"), *map(T.index, kept), dtype=total.dtype)
+        deviation = T.make("sub", element, T.make("div", own, size))
+        square = T.make("mul", deviation, deviation)
+        deviations = build_reduce(values, "add", square, domain, (), kept)
+        shape, results = [domain[k] for k in kept], range(len(squares.result_axes))
+        at = [place[k] for k in kept]
+        own = T.read(own.attr, *at, dtype=total.dtype)
+        # as the sum has its dimensions
+        order = [squares.result_axes.index(i) for i in _places_of(program, m)]
+        made = build_reduce(values, "add", own, shape, (), order)
+        APART.set(made.owner, "chunks are programs")
+    program.replace(m.total, made)
+    squares = program.nests[m.squares]
+    with ir.InsertionPoint(squares.op), squares.location:
+        mean = T.rename_axes(squares.body.args[0].args[1], place)
+        rest = T.read(values.key(deviations, "deviations"), *at, dtype=squares.dtype)
+        off = T.make("sub", T.make("div", own, size), mean)
+        body = T.make("add", rest, T.make("mul", size, T.make("mul", off, off)))
+        made = build_reduce(values, "add", body, shape, (), results)
+        APART.set(made.owner, "chunks are programs")
+    program.replace(m.squares, made)
+
+
+def _places_of(program: NestProgram, m: _Moments) -> list[int]:
+    """The loops of the squares that the dimensions of the sum are."""
+    mean = program.nests[m.squares].body.args[0].args[1]
+    (read,) = T.reads(mean)
+    return [i.attr for i in read.args]
+
+
+def _in_chunks(program: NestProgram, m: _Moments, chunks: int, inner: int) -> Term:
+    """What both read, of tensors whose last dimension is chunks and elements of one."""
+    table = {}
+    for read in T.reads(m.element):
+        if m.last not in read.axes:
+            table[read] = read
+            continue
+        tensor = program.values[read.attr]
+        whole = expanded(tensor, len(read.args) - 1, [chunks, m.chunk])
+        key = program.values.key(whole, "chunks")
+        table[read] = T.read(key, *read.args, T.index(inner), dtype=read.dtype)
+    return replaced(m.element, table, {k: T.index(k) for k in range(inner)})
