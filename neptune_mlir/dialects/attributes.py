@@ -144,6 +144,11 @@ APART = Attribute(
              "transforms.fusion.axes.chunk_moments", "transforms.fusion.axes.split_sums"),
     readers=("dialects.program", "transforms.fusion.axes.chunk_moments", "transforms.fusion.plan"),
 )  # fmt: skip
+SCALED = Mark(
+    "scaled", MARK, "neptune.reduce", "its factor that sums of rows scale is stored ahead of it",
+    writers=("transforms.scaled_factors",),
+    readers=("transforms.fusion.factors_ahead", "transforms.fusion.defer"),
+)  # fmt: skip
 TESTED = Attribute(
     "tested", TEXTS, "func.func",
     "chains of which factors moved, by their content, and what the stress test said of them",
@@ -369,8 +374,7 @@ SHARED_BYTES = Attribute(
     writers=("codegen.gpu.kernels",), readers=(),
 )  # fmt: skip
 GRID_KERNEL = Mark(
-    "grid_kernel", MARK, "func.func",
-    "a kernel of the CPU that the plan launches",
+    "grid_kernel", MARK, "func.func", "a kernel of the CPU that the plan launches",
     writers=("transforms.cpu.outline_kernels",), readers=("codegen.cpu.vectorize_tiles",),
 )  # fmt: skip
 
@@ -506,10 +510,10 @@ CONSUMERS = Attribute(
     "consumers", NUMBER, "scf.forall", "warp groups that compute, beside one that loads",
     writers=("transforms.hopper.specialize_warps",),
     readers=(
-        "codegen.distribute_tiles", "codegen.nvidia.specialized",
+        "codegen.distribute_tiles", "codegen.gpu.host", "codegen.nvidia.specialized",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
-        "transforms.gpu.layout_products", "transforms.gpu.layout_stages", _HOLD,
-        "transforms.hopper.interleave_factors", _LAZY, _ONCE,
+        "transforms.gpu.layout_products", "transforms.gpu.layout_stages",
+        "transforms.hopper.clusters", _HOLD, "transforms.hopper.interleave_factors", _LAZY, _ONCE,
         "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "transforms.hopper.sums_in_fragments", "tune.builder",
@@ -526,11 +530,10 @@ TURNS = Mark(
     readers=("codegen.nvidia.specialized", _PIPELINE),
 )  # fmt: skip
 RESIDENT = Mark(
-    "resident", MARK, "scf.forall",
-    "blocks stay and take programs from a queue (persistent kernel)",
+    "resident", MARK, "scf.forall", "blocks stay and take programs from a queue (persistent)",
     writers=("transforms.hopper.specialize_warps",),
     readers=(
-        "codegen.distribute_tiles", "codegen.nvidia.specialized",
+        "codegen.distribute_tiles", "codegen.nvidia.specialized", "transforms.hopper.clusters",
         "transforms.hopper.partition_warps",
     ),
 )  # fmt: skip
@@ -582,8 +585,7 @@ ONCE = Mark(
     writers=(_ONCE,), readers=("codegen.nvidia.groups.hands", "codegen.nvidia.rings", _ONCE),
 )  # fmt: skip
 RUNS_ON = Mark(
-    "runs_on", MARK, "scf.for",
-    "its products run on into the next iteration, and are waited for there",
+    "runs_on", MARK, "scf.for", "its products run on into the next iteration, and wait there",
     writers=("transforms.hopper.run_on_products",),
     readers=("codegen.nvidia.specialized", "transforms.hopper.schedule_loops"),
 )  # fmt: skip

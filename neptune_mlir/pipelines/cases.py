@@ -29,7 +29,6 @@ The program is made once more for each case, and the bundle holds these images (
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,13 +37,23 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import contractions, multiplies_matrices, nests_of
 from neptune_mlir.analysis.masks import masked_load
 from neptune_mlir.analysis.tile_axes import extents_of
-from neptune_mlir.analysis.tiles import foralls, tuned
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import ALIGNABLE, FEW_ROWS, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
-from neptune_mlir.pipelines.product_cases import Fastest, argument_of, tiles_worth
+from neptune_mlir.pipelines.grids import (
+    BUSY,
+    few,
+    in_parts,
+    is_idle,
+    places_of,
+    points_of,
+    programs_of,
+    visits_of,
+)
+from neptune_mlir.pipelines.product_cases import AHEAD as FACTOR_AHEAD
+from neptune_mlir.pipelines.product_cases import CUT_SUM, Fastest, argument_of, tiles_worth
 from neptune_mlir.pipelines.short_calls import (
     VISIT_ALL,
     WORTH,
@@ -52,7 +61,7 @@ from neptune_mlir.pipelines.short_calls import (
     stream_length,
     visited,
 )
-from neptune_mlir.runtime.plan import Expression, Launch, Plan
+from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.group_tiles import CLOSE, launch_cycles
 from neptune_mlir.targets.product_tiles import Product, ProductTile
@@ -62,7 +71,6 @@ from neptune_mlir.transforms.schedule.tile import kernel_ops
 from neptune_mlir.transforms.schedule.tile_room import BYTES
 from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 
-SHORT = 1024  # points of a stream
 SHORT_PART = 2  # tiles of rows, and of a stream, of a part that is short
 SMALL = 16  # rows of the smallest product
 SMALL_TILE = 64  # points of a stream
@@ -72,10 +80,11 @@ ANY_CALL = ["le", 1, ["multiprocessors"]]  # that can do without copies
 ALIGNED = "aligned:1"
 PLAIN_TILES = "cut:0"  # of rows, wherever parts of these begin
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
+AHEAD = {"streamed": "scaled_ahead"}  # and those that store factors which they scale
+LINE = 128  # bytes of memory that come at once
 NO_PRODUCTS = -1  # in place of the rows of a tile, of streams without products
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 GIVEN = 16, 32  # chunks of one sequence, or of a few, most often
-BUSY = 17, 20  # of the multiprocessors, with which a stream is not cut
 ONE_TILE = 128  # points of a stream, of the largest tile
 # Rounds of tiles of so many merged rows with which they are faster there than the largest
 SHORT_ROUNDS = {PORTABLE: 2, SMALL: 1}
@@ -104,6 +113,7 @@ class Case:
             that visit few (VISIT_ALL), or for others (`merged`).
         tiles: of warp groups, where rounds decide as well: that of these kernels, and that of those
             for any call, of which each says what its stream is like.
+        yields: whole streams are better where these keep the multiprocessors busy (`yielding`).
     """
 
     knob: str
@@ -121,6 +131,7 @@ class Case:
     given: int = 0
     visited: Expression | None = None
     tiles: Sequence[tuple[Shape, Choice]] = ()
+    yields: bool = False
 
     @property
     def rows(self) -> int:
@@ -137,7 +148,13 @@ class Case:
     @property
     def cuts(self) -> bool:
         """Whether its schedule cuts streams into chunks."""
-        return self.schedule not in ("", "streamed")
+        return self.schedule not in ("", "streamed", *AHEAD.values())
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether its schedule stores factors that the program's own computes where it multiplies
+        them."""
+        return self.schedule in AHEAD.values()
 
     @property
     def is_for_portable(self) -> bool:
@@ -203,13 +220,17 @@ def aligned(others: Sequence[Case]) -> tuple[Case, ...]:
     return (Case(ALIGNED, ANY_CALL), *(replace(c, knob=f"{c.knob};{ALIGNED}") for c in others))
 
 
-def product_tiles(product: Product) -> tuple[Case, ...]:
-    """Calls that other tiles of a product are the fastest for."""
-    whole, _ = tiles_worth(product)
-    names = ("rows", "stream") if product.streamed else ("product_rows", "product_columns")
-    return tuple(
-        Case(f"{names[0]}:{t.rows};{names[1]}:{t.columns}", product=product, tile=t) for t in whole
-    )
+def product_tiles(product: Product, schedule: str) -> tuple[Case, ...]:
+    """Calls that other tiles of a product are the fastest for, by a schedule."""
+    made = []
+    for how, tile in tiles_worth(product):
+        if how == CUT_SUM:
+            continue
+        knobs = f"rows:{tile.rows};stream:{tile.columns}" if product.streamed else tile.knobs
+        other = AHEAD.get(schedule) if how == FACTOR_AHEAD else ""
+        if other is not None:
+            made.append(Case(knobs, schedule=other, product=product, tile=tile))
+    return tuple(made)
 
 
 def cut_products(product: Product, schedule: str, others: Sequence[Case]) -> tuple[Case, ...]:
@@ -217,11 +238,11 @@ def cut_products(product: Product, schedule: str, others: Sequence[Case]) -> tup
     such tiles have; all of them, where a program runs through the columns of its rows."""
     if product.streamed and schedule == "streamed":
         return tuple(others)
-    _, cut = tiles_worth(product)
+    other = IN_CHUNKS.get(schedule, "private")
     made = [
-        Case(f"rows:{t.rows}", schedule=IN_CHUNKS.get(schedule, "private"), product=product, tile=t)
-        for t in cut
-    ]
+        Case(f"rows:{tile.rows}", schedule=other, product=product, tile=tile)
+        for how, tile in tiles_worth(product) if how == CUT_SUM
+    ]  # fmt: skip
     return (*made, *(case for case in others if case.rows < PORTABLE))
 
 
@@ -355,13 +376,39 @@ def streams_bytes(module: Any) -> bool:
     return widths == {1}
 
 
+def streams_parts_of_lines(module: Any) -> bool:
+    """Whether rows that a product loads along its stream end within their second line of memory.
+    (Others were not measured.)"""
+    for stream in streams(module):
+        nests = nests_of(stream, Values())
+        made = {nest.key for nest in nests if nest.body is None or masked_load(nest.body) is None}
+        for _, *factors in contractions(nests):
+            for f in factors:
+                along = f.attr not in made and f.args and stream.axis.value in T.axes_of(f)
+                extents = [stream.domain[a] for a in T.axes_of(f.args[-1])] if along else []
+                if any(LINE < n * BYTES.get(f.dtype, 4) < 2 * LINE for n in extents):
+                    return True
+    return False
+
+
+def yielding(cases: Sequence[Case], odd: bool) -> tuple[Case, ...]:
+    """Cases of which small tiles are left to whole streams of warp groups, where these keep the
+    multiprocessors busy: of merged rows, and where rows are parts of lines (`odd`), so that warps
+    copy pieces of them."""
+    small = (0 < case.rows < PORTABLE for case in cases)
+    return tuple(
+        replace(case, yields=is_small and (odd or (case.merged and case.rows > SMALL)))
+        for case, is_small in zip(cases, small, strict=True)
+    )
+
+
 class Conditions:
     """Which calls the variants of a program are for, by their plans."""
 
     def __init__(self, plan: Plan):
         """`plan`: of the program for any call."""
         self._plan = plan
-        self._fewest: Expression = _programs(plan)  # of plain rows, by any of their tiles
+        self._fewest: Expression = programs_of(plan)  # of plain rows, by any of their tiles
         # of merged rows, the tiles of the first variant, and which calls it is for
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
@@ -373,15 +420,15 @@ class Conditions:
     def of(self, case: Case, variant: Plan) -> Expression | None:
         """The calls that are to take a variant (None: no call); of merged rows the largest tiles
         come first, and those of streams in chunks before those of whole ones."""
-        if case.product is not None and not case.schedule:
+        if case.product is not None and not case.cuts:
             return self._by_time(case)
         if case.visited is not None and not case.merged:
-            short: Expression = ["le", _visits(case.visited, variant), WORTH]
+            short: Expression = ["le", visits_of(case.visited, variant), WORTH]
             own = case.knob == VISIT_ALL
             return short if own else ["and", short, few(case, self._plan, variant)]
         if not case.schedule or case.exact:
             if not case.schedule:
-                self._fewest = ["min", self._fewest, _programs(variant)]
+                self._fewest = ["min", self._fewest, programs_of(variant)]
             rounds = self._rounds(case, variant) if case.tiles else None
             if case.condition is None:
                 return few(case, self._plan, variant, rounds)
@@ -394,7 +441,7 @@ class Conditions:
         if case.schedule == "streamed":
             whole = self._whole if case.rows >= PORTABLE else self._in_one_chunk
             return self._or_one_tile(case, variant, whole(case, variant))
-        launch = _in_parts(variant)
+        launch = in_parts(variant)
         tiles = points_of(launch.grid[1:])
         if case.spare:
             return self._spare(tiles)
@@ -405,6 +452,7 @@ class Conditions:
             rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
             if not case.merged and 2 * PORTABLE in self._cut and case.rows >= PORTABLE:
                 rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
+            rule = ["and", rule, is_idle(tiles)] if case.yields else rule
         self._chunks[key] = rule, launch.grid
         return rule
 
@@ -418,7 +466,7 @@ class Conditions:
         if not case.merged or known or case.wide or not rounds:
             return rule
         assert self._largest is not None
-        at_once = ["le", _programs(variant), ["mul", rounds, ["multiprocessors"]]]
+        at_once = ["le", programs_of(variant), ["mul", rounds, ["multiprocessors"]]]
         short = ["and", ["le", case.length, ONE_TILE], ["and", self._largest[1], at_once]]
         return short if rule is None else ["or", rule, short]
 
@@ -426,9 +474,9 @@ class Conditions:
         """Calls for which the rounds of taller tiles take no longer than those of any before, or
         those of other tiles less."""
         (shape, own), (_, other) = case.tiles
-        time = launch_cycles(shape, own, _programs(variant))
+        time = launch_cycles(shape, own, programs_of(variant))
         if self._least is None:
-            self._least = launch_cycles(shape, other, _programs(self._plan))
+            self._least = launch_cycles(shape, other, programs_of(self._plan))
         less, more = sorted(CLOSE, reverse=own.rows < other.rows)
         rule = ["le", ["mul", less, time], ["mul", more, self._least]]
         self._least = ["min", self._least, time]
@@ -439,13 +487,13 @@ class Conditions:
         assert case.product is not None and case.tile is not None
         if self._fastest is None:
             self._fastest = Fastest(case.product)
-        return self._fastest.when(case.tile, chunks)
+        return self._fastest.when(case.tile, chunks, case.is_ahead)
 
     def _in_one_chunk(self, case: Case, variant: Plan) -> Expression | None:
         """Calls whose stream would be cut into one chunk, where its tiles are the same."""
         own: tuple[Expression | None, Sequence[Expression]] = (None, (0,))
         if not case.merged and any(x.kernel.endswith(FEWER) for x in self._plan.launches):
-            own = ANY_CALL, _in_parts(self._plan).grid  # of the program for any call
+            own = ANY_CALL, in_parts(self._plan).grid  # of the program for any call
         rule, (chunks, *tiles) = self._chunks.get((case.rows, case.merged), own)
         if rule is None or points_of(tiles) != points_of(variant.launches[-1].grid):
             return None
@@ -466,9 +514,9 @@ class Conditions:
         """
         rows, larger = case.rows, self._cut.copy()
         self._cut[rows] = tiles
-        whole, chip = _programs(self._plan), ["multiprocessors"]
+        whole, chip = programs_of(self._plan), ["multiprocessors"]
         if rows > PORTABLE:
-            return _idle(tiles) if tiles == whole else ["le", ["mul", 2, tiles], chip]
+            return is_idle(tiles) if tiles == whole else ["le", ["mul", 2, tiles], chip]
         if rows > SMALL:
             if 2 * PORTABLE in larger:
                 return ["and", ["le", tiles, larger[2 * PORTABLE]], ["le", tiles, chip]]
@@ -489,7 +537,7 @@ class Conditions:
         rule = self._fewer(case, tiles)
         if case.visited is None:
             return rule
-        return ["and", rule, ["lt", WORTH, _visits(case.visited, self._plan)]]
+        return ["and", rule, ["lt", WORTH, visits_of(case.visited, self._plan)]]
 
     def _fewer(self, case: Case, tiles: Expression) -> Expression:
         """The largest tiles: no more than half of what the program for any call has, or FEWER_TILES
@@ -499,12 +547,12 @@ class Conditions:
         more than these, so that each holds all rows. Of results wider than an instruction, that
         program is as good where it keeps the multiprocessors busy: a warp of few rows computes with
         a tile for longer than the next one is on its way."""
-        whole = _programs(self._plan)
+        whole = programs_of(self._plan)
         if self._largest is None:
             fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
             half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
             rule = ["or", half, ["le", ["mul", 4, tiles], ["multiprocessors"]]]
-            rule = _idle(tiles) if tiles == whole else rule
+            rule = is_idle(tiles) if tiles == whole else rule
             self._largest = tiles, case.condition or rule
             return self._largest[1]
         largest, rule = self._largest
@@ -525,76 +573,11 @@ class Conditions:
     def _whole(self, case: Case, variant: Plan) -> Expression:
         """Calls for tiles of merged rows whose stream is not cut: where these keep the
         multiprocessors busy, or one chunk is the best number."""
-        tiles = _programs(variant)
+        tiles = programs_of(variant)
         rule = self._merged(case, tiles)
-        idle: Expression = ["le", ["mul", BUSY[0], _places(tiles)], ["mul", BUSY[1], tiles]]
+        idle: Expression = ["le", ["mul", BUSY[0], places_of(tiles)], ["mul", BUSY[1], tiles]]
         found = self._chunks.get((case.rows, True))
         if found:
             rule, (chunks, *_) = found
             idle = ["or", idle, ["le", chunks, 1]]
         return ["and", rule, idle]
-
-
-def _in_parts(variant: Plan) -> Launch:
-    """The launch of a program's last stream, in chunks with which its grid begins: before the
-    kernels that join them. (Reductions before it may be cut and joined as well.)"""
-    last = variant.launches[-1].kernel
-    joins = 1 + sum(launch.kernel in [last + s for s in FEWER] for launch in variant.launches)
-    return variant.launches[-1 - joins]
-
-
-def few(
-    case: Case, plan: Plan, variant: Plan, rounds: Expression | None = None
-) -> Expression:  # fmt: skip
-    """Calls that are to take smaller tiles because their launch has few programs: with streams of
-    any length if it leaves half of the multiprocessors idle (or as `rounds` say, where these are
-    known), with short ones if a smaller tile has all rows that a larger one would. Where blocks
-    share a multiprocessor, those with short streams too of which all its programs run at once: they
-    wait less for the first and the last product.
-
-    Args:
-        plan: of the program for any call, one kernel.
-        variant: of that with smaller tiles.
-    """
-    multiprocessors = ["multiprocessors"]  # of the device that is called
-    idle = rounds or ["le", ["mul", 2, _programs(plan)], multiprocessors]
-    if case.length is None:
-        return idle
-    holds = ["and", ["le", case.length, SHORT], ["le", _programs(variant), _programs(plan)]]
-    idle = ["or", idle, holds]
-    if case.blocks == 1:
-        return idle
-    at_once = ["le", _programs(variant), ["mul", case.blocks, multiprocessors]]
-    fits = ["and", ["le", case.length, SHORT], at_once]
-    return fits if case.short else ["or", idle, fits]
-
-
-def _idle(tiles: Expression) -> Expression:
-    """Whether programs of so many tiles do not keep the multiprocessors busy."""
-    return ["lt", ["mul", BUSY[1], tiles], ["mul", BUSY[0], _places(tiles)]]
-
-
-def _places(tiles: Expression) -> Expression:
-    """For programs of so many tiles, in the rounds that they take on all multiprocessors."""
-    chip = ["multiprocessors"]
-    return ["mul", ["ceildiv", tiles, chip], chip]
-
-
-def _programs(plan: Plan) -> Expression:
-    """Those of a program of one kernel, which others may look at masks for before."""
-    return points_of(plan.launches[-1].grid) if plan.launches else 0
-
-
-def _visits(tiles: Expression, plan: Plan) -> Expression:
-    """How many tiles are visited one after the other, at most, by programs that visit so many."""
-    return ["mul", ["ceildiv", _programs(plan), ["multiprocessors"]], tiles]
-
-
-def points_of(grid: Sequence[Expression]) -> Expression:
-    """How many programs a grid has; those of a kernel without parallel axes are its chunks."""
-    return functools.reduce(lambda a, b: ["mul", a, b], grid[1:], grid[0]) if grid else 1
-
-
-def blocks_of(module: Any) -> int:
-    """How many blocks of a tile program are to share a multiprocessor, as `tile` noted."""
-    return max((tuned(forall, "blocks", 1) for forall in foralls(module)), default=1)

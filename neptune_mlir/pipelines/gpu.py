@@ -192,6 +192,7 @@ def describe(
             "spills": spills, "follows": int(kernel.follows),
             "blocks_per_sm": chip.blocks_per_sm(kernel.threads, registers, kernel.shared),
             "resident": int(kernel.resident), "consumers": _consumers(kernel, chip),
+            **({"cluster": kernel.cluster} if kernel.cluster > 1 else {}),
         }  # fmt: skip
     return infos
 

@@ -16,7 +16,8 @@ from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import LONGER, LONGER_FEW
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
-from neptune_mlir.pipelines.cases import SMALL_TILE, Case, points_of, streams_products
+from neptune_mlir.pipelines.cases import SMALL_TILE, Case, streams_products
+from neptune_mlir.pipelines.grids import points_of
 from neptune_mlir.pipelines.product_cases import argument_of
 from neptune_mlir.pipelines.short_calls import stream_length
 from neptune_mlir.runtime.plan import Expression

@@ -30,7 +30,6 @@ from neptune_mlir.pipelines.cases import (
     PLAIN_TILES,
     Case,
     aligned,
-    blocks_of,
     cut_products,
     few_rows,
     few_tiles,
@@ -44,7 +43,10 @@ from neptune_mlir.pipelines.cases import (
     short_parts,
     short_streams,
     streams_bytes,
+    streams_parts_of_lines,
+    yielding,
 )
+from neptune_mlir.pipelines.grids import blocks_of
 from neptune_mlir.pipelines.long_streams import long_rows, longer, smaller, tiles_of
 from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.runner import Step
@@ -86,6 +88,7 @@ class Lowering:
     visited: Any = None  # how many tiles a program visits at most
     alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
+    odd: bool = False  # whether it streams rows that fill no whole lines
     in_chunks: bool = False  # whether it has a stream that is cut
     is_product: bool = False  # whether its tiles are chosen by how many there are
     done: tuple[str, ...] = ()  # the passes that the module has been through
@@ -177,7 +180,7 @@ class Lowering:
             self.cut_cases = few_rows(self.module, schedule) or long_rows(self.module)
         product = product_of(self.module) if self.way.few else None
         if product is not None:
-            self.cases = (*self.cases, *product_tiles(product))
+            self.cases = (*self.cases, *product_tiles(product, schedule))
             self.cut_cases = cut_products(product, schedule, self.cut_cases)
         self.is_product = product is not None
         self.one_row = one_row(self.module) if self.way.cut else ()
@@ -192,6 +195,7 @@ class Lowering:
         self.few_sizes = tiles_of(*streams(self.module), few=1) if few and whole else ()
         self.few_tiles = few_tiles(self.module, few) if some and self.alone else ()
         self.visited = visited(self.module) if some and self.alone else None
+        self.odd = streams_parts_of_lines(self.module)
         self.one_chunk = one_chunk(self.module) if self.way.cut else ()
 
     def short(self) -> tuple[Case, ...]:
@@ -265,6 +269,12 @@ class RaisedProgram:
     def constants(self) -> dict[str, bytes]:
         """The data of its array constants by their SHA-256."""
         return self._raised.constants
+
+    @property
+    def _stays_wide(self) -> bool:
+        """Whether a factor that is computed may not be rounded to the type of its partner, as what
+        is computed ahead is."""
+        return library.knob_values(self.knobs).get("narrow", 1) == 0
 
     def finding(self, target: str) -> ProgramFinding | None:
         """What a search found best for this program."""
@@ -371,7 +381,10 @@ class RaisedProgram:
             cases = (*cases, *(base.one_row if spread else ()))
             # (merged rows share what programs of one chunk load for each)
             cut = (*base.one_chunk, *cases) if cases else (*cut, *base.one_chunk)
-        whole = (*base.cases, *some)
+        stays = self.schedule or self._stays_wide
+        own = (case for case in base.cases if not (stays and case.schedule))
+        whole = (*own, *some)
+        cut = yielding(cut, base.odd) if base.way.needs == "warp_groups" else cut
         also = aligned(whole) if base.alignable and base.alone and not self.schedule else ()
         short = base.few_tiles if not self.schedule else ()
         return (*whole, *also, *cut, *short)
@@ -399,7 +412,7 @@ class RaisedProgram:
     ) -> Iterator[Lowering]:
         """The tile programs for some calls, with one more knob, by each way that suits."""
         ways = (base.way,)
-        if case.schedule:
+        if case.schedule and not case.is_ahead:
             taken = (way for way in base.way.cut if way.takes(case.schedule, case.rows))
             ways = tuple(way for way in taken if way.spare == case.spare)
         schedule = case.schedule or base.facts["schedule"]
@@ -466,8 +479,7 @@ class RaisedProgram:
         knobs = {} if self.schedule else way.knobs
         adapts = "programs:" in knobs.get("private", "")
         found = self.finding(target)
-        # what is computed ahead is rounded to the type of its partner
-        ahead = "ahead" in knobs and library.knob_values(self.knobs).get("narrow", 1) != 0
+        ahead = "ahead" in knobs and not self._stays_wide
         rule = self.schedule or (found.schedule if found else "") or schedules.choose(
             self._raised.module, parallelism(target), adapts, "apart" in knobs, ahead,
         )  # fmt: skip

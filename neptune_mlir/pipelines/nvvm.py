@@ -82,6 +82,7 @@ _LEAST = {n: short.least for n, short in SHORT_ROWS.items()} | KEPT_ROWS
 SHORT_STREAMS = {
     "streamed": tuple((n, f"most:{n}", _LEAST[n]) for n in sorted(_LEAST, reverse=True))
 }
+WHOLE = ("streamed", "ahead", "scaled_ahead")  # schedules that cut no stream
 # tile sizes of deep products, for programs that spill less and less
 APART = ("rows:128;stream:128", "rows:128;stream:64", "rows:64;stream:64")
 
@@ -93,7 +94,7 @@ def ways(target: str) -> tuple[Way, ...]:
     whole = Way(KNOBS).within(shared).knobs
     portable = tuple(
         Way(
-            {**whole, "streamed": sizes, "ahead": sizes, "apart": f"{deep};{CUT}"},
+            {**whole, **dict.fromkeys(WHOLE, sizes), "apart": f"{deep};{CUT}"},
             spills=held == PRODUCT_WORDS[-1],
             cut=cut,
             lengths=SHORT_STREAMS,
@@ -112,7 +113,7 @@ def ways(target: str) -> tuple[Way, ...]:
     pairs = replace(groups.bound("streamed", "waits:1"), least=128)
     cut = (replace(groups, most=64), pairs, *cut, SPARE.within(shared))
     portable = tuple(replace(way, cut=cut) for way in portable)
-    specialised = {**whole, **dict.fromkeys(("streamed", "ahead"), "warp_groups:1")}
+    specialised = {**whole, **dict.fromkeys(WHOLE, "warp_groups:1")}
     specialised["apart"] = f"warp_groups:1;{CUT}"
     few = {"streamed": ("few:1", "few:2"), "ahead": ("few:1",)}
     groups_alone = Way(
@@ -232,6 +233,7 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
         Step("defer-joins"),
         *([Step("interleave-factors"), Step("sums-in-fragments")] if chip.warp_groups else []),
         Step("partition-warps"),
+        *([Step("form-clusters")] if chip.warp_groups else []),
         Step("keep-references"),
     ]
     if chip.warp_groups:

@@ -8,6 +8,8 @@ is the fastest, and it is the only one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis.fused_nests import nests_of
@@ -21,12 +23,17 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.plan import Expression, evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.product_tiles import (
+    ANY,
     CUT,
+    PAIRED,
+    SCALED,
+    SHARED,
     STREAMED,
     TILES,
     WHOLE,
     Product,
     ProductTile,
+    ahead_cycles,
     cut_cycles,
     tiles_of,
     whole_cycles,
@@ -82,21 +89,41 @@ def argument_of(extent: Any) -> tuple[int, int] | None:
     return array.arg_number, ir.IntegerAttr(dim.attributes["value"]).value
 
 
-def tiles_worth(product: Product) -> tuple[tuple[ProductTile, ...], tuple[ProductTile, ...]]:
-    """Tiles that may be the fastest, but for WHOLE: of sums that are not cut, and of those that
-    are."""
-    tiles, cut = STREAMED if product.streamed else TILES, CUT if product.cuts else ()
-    if not product.is_known:
-        return tiles, cut
-    some = dict.fromkeys((WHOLE, *tiles, *STREAMED))
-    found = {("whole", tile): whole_cycles(product, tile) for tile in some}
-    for tile in cut:
-        found["cut", tile] = cut_cycles(product, tile, _chunks(product, tile))
-    times = {key: evaluate(time, (), (), MULTIPROCESSORS) for key, time in found.items()}
-    how, tile = min(times, key=lambda key: times[key])
-    if tile == WHOLE:
-        return (), ()
-    return ((tile,), ()) if how == "whole" else ((), (tile,))
+# Numbers of rows of which each has a tile that is the fastest, or nearly
+ROWS = tuple(sorted({8 * round(1.1**k) for k in range(80)}))
+WHOLE_SUM, AHEAD, CUT_SUM = "whole", "ahead", "cut"  # what is done with a product
+
+
+def tiles_worth(product: Product) -> Sequence[tuple[str, ProductTile]]:
+    """Tiles that may be the fastest, but for WHOLE, and of what: of sums that are not cut, of those
+    whose factor of the rows is computed ahead, and of those that are cut. Where only the number of
+    rows is not known, the fastest for some."""
+    rows = (product.rows,) if isinstance(product.rows, int) else ROWS
+    known = replace(product, rows=rows[0]).is_known
+    tiles = STREAMED if product.streamed else TILES
+    found = [(WHOLE_SUM, tile) for tile in tiles]
+    if not product.streamed:
+        kind = AHEAD if product.computed else WHOLE_SUM
+        shared = SHARED if known else SHARED[:ANY]
+        scaled = SCALED if product.computed else ()
+        found += [(kind, tile) for tile in (*scaled, *PAIRED, *shared)]
+    found += [(CUT_SUM, tile) for tile in (CUT if product.cuts else ())]
+    if not known:
+        return found
+    some = list(dict.fromkeys([(WHOLE_SUM, WHOLE), *found, *((WHOLE_SUM, t) for t in STREAMED)]))
+    best = {_fastest(replace(product, rows=n), some) for n in rows}
+    return [of for of in some[1:] if of in best]
+
+
+def _fastest(product: Product, some: Sequence[tuple[str, ProductTile]]) -> tuple[str, ProductTile]:
+    """Of a product whose extents are known."""
+    return min(some, key=lambda of: evaluate(_time(product, *of), (), (), MULTIPROCESSORS))
+
+
+def _time(product: Product, how: str, tile: ProductTile) -> Expression:
+    if how == CUT_SUM:
+        return cut_cycles(product, tile, _chunks(product, tile))
+    return (ahead_cycles if how == AHEAD else whole_cycles)(product, tile)
 
 
 def _chunks(product: Product, tile: ProductTile) -> int:
@@ -114,11 +141,14 @@ class Fastest:
         self._product, self.rows = product, product.rows
         self._least = whole_cycles(product, WHOLE)
 
-    def when(self, tile: ProductTile, chunks: Expression | None = None) -> Expression:
+    def when(
+        self, tile: ProductTile, chunks: Expression | None = None, ahead: bool = False
+    ) -> Expression:
         product = self._product
-        time = (
-            whole_cycles(product, tile) if chunks is None else cut_cycles(product, tile, chunks)
-        )
+        if chunks is not None:
+            time = cut_cycles(product, tile, chunks)
+        else:
+            time = (ahead_cycles if ahead else whole_cycles)(product, tile)
         rule = ["lt", time, self._least]
         self._least = ["min", self._least, time]
         return rule

@@ -133,6 +133,7 @@ def _load(
         module = modules[start, size]
         function, dynamic = driver.function(context, module, name, facts["shared"])
         blocks = facts["blocks_per_sm"] * multiprocessors if facts.get("resident") else 0
+        blocks -= blocks % facts.get("cluster", 1)  # those of one run together
         kernels[name] = LoadedKernel(
             module, ctypes.c_void_p(function), facts["threads"], dynamic, facts.get("hidden", 0),
             blocks, int(facts.get("follows", 0)),

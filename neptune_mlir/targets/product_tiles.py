@@ -16,7 +16,7 @@ are. No MLIR here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.targets.group_tiles import GROUP_ROWS
@@ -28,12 +28,20 @@ CHIP: Expression = ["multiprocessors"]
 
 # Fitted to products on H100s whose inputs lie in memory (docs/notebook.md, "Tiles of products").
 NEAR = 41  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
-STEP = 137  # cycles of a step that no matrix unit runs in
+STEP = 24  # cycles of a step that no matrix unit runs in
+TOGETHER = 16  # more where two programs wait for each other
+LEAST = 320  # of a step, whatever it multiplies: until it is known that its tiles are there
 AROUND = 520  # cycles of a program in front of its first step and behind its last one
 JOIN = 4000  # of the launch that joins chunks
 JOINED = 12  # bytes of a cycle that a multiprocessor writes, and reads again, of chunks
 REDUCED = 2  # cycles for 16 elements of a tile that is reduced
 COMPUTED = 230  # of a step in which a group computes its factor
+PAIR = 2  # blocks of a cluster that all multiprocessors have room for, and how many of these do
+IN_CLUSTERS = 7, 8  # for larger ones (measured on an H200, as what follows)
+MEET = 1500  # cycles in which the blocks of a cluster meet, twice
+BESIDE = 12  # bytes of a cycle that a multiprocessor reads of another one's shared memory
+AHEAD = 2500  # of the launch that computes a factor before
+STORED = 32  # bytes of a cycle that a multiprocessor reads and writes there
 WORD = 4  # bytes of an element of what is joined
 
 
@@ -71,15 +79,27 @@ class Product:
 
 @dataclass(frozen=True)
 class ProductTile:
-    """Rows and columns of a tile."""
+    """Rows and columns of a tile. `pairs`: two programs share what they load (`form-clusters`), of
+    the same rows (1) or of the same columns (2). `sums`: how many blocks share a program's sum
+    (`form-clusters`)."""
 
     rows: int
     columns: int
+    pairs: int = 0
+    sums: int = 1
+
+    @property
+    def knobs(self) -> str:
+        """What schedules of products call it."""
+        found = f"product_rows:{self.rows};product_columns:{self.columns}"
+        found += f";pairs:{self.pairs}" if self.pairs else ""
+        return f"{found};sums:{self.sums};resident:0" if self.sums > 1 else found
 
     @property
     def alone(self) -> int:
         """Cycles of a step of a program with the chip to itself."""
-        return self.rows * self.columns * PANEL // Rates().multiply_adds + STEP
+        wait = STEP + (TOGETHER if self.pairs else 0)
+        return max(LEAST, self.rows * self.columns * PANEL // Rates().multiply_adds + wait)
 
     @property
     def computing(self) -> int:
@@ -91,7 +111,9 @@ class ProductTile:
     def beside(self) -> int:
         """Cycles in which the second-level cache brings the tiles of a step to each
         multiprocessor."""
-        return (self.rows + self.columns) * PANEL * ELEMENT // NEAR
+        rows, columns = self.rows, self.columns
+        brought = rows + columns - (0, rows, columns)[self.pairs] // 2
+        return brought * PANEL * ELEMENT // NEAR
 
 
 WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
@@ -101,6 +123,19 @@ TILES = (
     ProductTile(3 * PANEL, 128), ProductTile(128, 3 * PANEL), ProductTile(128, 128),
     ProductTile(64, 128), ProductTile(64, 64),
 )  # fmt: skip
+# Those that share what they load; those whose sum blocks share, the first ones for any extents; and
+# of products whose factor of the rows is computed ahead.
+PAIRED = (
+    ProductTile(3 * PANEL, 128, pairs=1), ProductTile(128, 3 * PANEL, pairs=2),
+    ProductTile(64, 128, pairs=2),
+)  # fmt: skip
+SHARED = (
+    ProductTile(128, 128, sums=2), ProductTile(128, 128, sums=4), ProductTile(64, 128, sums=2),
+    ProductTile(64, 64, sums=2), ProductTile(128, 3 * PANEL, sums=2),
+    ProductTile(3 * PANEL, 128, sums=2), ProductTile(64, 128, sums=4),
+)  # fmt: skip  (four of wider ones spill)
+ANY = 3
+SCALED = (WHOLE, ProductTile(128, 3 * PANEL), ProductTile(128, 128), ProductTile(64, 128))
 STREAMED = (ProductTile(128, 3 * PANEL), ProductTile(128, 128), ProductTile(64, 128))
 CUT = (ProductTile(128, 128), ProductTile(64, 128))
 
@@ -108,7 +143,7 @@ CUT = (ProductTile(128, 128), ProductTile(64, 128))
 def _within(product: Product, tile: ProductTile) -> ProductTile:
     """A tile no wider than the result."""
     known = isinstance(product.columns, int) and product.columns < tile.columns
-    return ProductTile(tile.rows, max(1, product.columns)) if known else tile
+    return replace(tile, columns=max(1, product.columns)) if known else tile
 
 
 def tiles_of(product: Product, tile: ProductTile) -> Expression:
@@ -116,15 +151,29 @@ def tiles_of(product: Product, tile: ProductTile) -> Expression:
         ["ceildiv", n, size]
         for n, size in ((product.rows, tile.rows), (product.columns, tile.columns))
     )
+    if tile.pairs == 1:
+        columns = ["mul", 2, ["ceildiv", columns, 2]]
+    elif tile.pairs:
+        rows = ["mul", 2, ["ceildiv", rows, 2]]
     return ["mul", ["mul", rows, columns], product.others]
 
 
 def whole_cycles(product: Product, tile: ProductTile) -> Expression:
     """Of a product whose sums are not cut."""
     tile = _within(product, tile)
-    steps = product.steps
+    steps, programs = product.steps, tiles_of(product, tile)
     around = AROUND + REDUCED * tile.rows * tile.columns // 16 if product.streamed else AROUND
-    return _rounds(product, tiles_of(product, tile), steps, tile, around)
+    if tile.sums > 1:
+        steps, programs = ["ceildiv", steps, tile.sums], ["mul", tile.sums, programs]
+        around += MEET + WORD * tile.rows * tile.columns * (tile.sums - 1) // tile.sums // BESIDE
+    return _rounds(product, programs, steps, tile, around)
+
+
+def ahead_cycles(product: Product, tile: ProductTile) -> Expression:
+    """Of a product whose factor of the rows another kernel computes before."""
+    moved = ["mul", ["mul", product.rows, product.length], 2 * product.size]
+    before = ["add", AHEAD, ["floordiv", ["floordiv", moved, STORED], CHIP]]
+    return ["add", before, whole_cycles(replace(product, computed=False), tile)]
 
 
 def cut_cycles(product: Product, tile: ProductTile, chunks: Expression) -> Expression:
@@ -142,9 +191,12 @@ def _rounds(
 ) -> Expression:
     """Full rounds, and the last one, in which fewer programs share the second-level cache."""
     alone = tile.computing if product.computed else tile.alone
-    left = ["mod", programs, CHIP]
+    chip: Expression = CHIP
+    if tile.sums > PAIR:  # which some multiprocessors have too few neighbours for
+        chip = ["floordiv", ["mul", IN_CLUSTERS[0], CHIP], IN_CLUSTERS[1]]
+    left = ["mod", programs, chip]
     last = ["max", ["mul", alone, ["min", left, 1]],
-            ["floordiv", ["mul", tile.beside, left], CHIP]]  # fmt: skip
-    full = ["mul", ["floordiv", programs, CHIP], max(alone, tile.beside)]
-    beside = ["mul", ["ceildiv", programs, CHIP], around]
+            ["floordiv", ["mul", tile.beside, left], chip]]  # fmt: skip
+    full = ["mul", ["floordiv", programs, chip], max(alone, tile.beside)]
+    beside = ["mul", ["ceildiv", programs, chip], around]
     return ["add", ["mul", steps, ["add", full, last]], beside]

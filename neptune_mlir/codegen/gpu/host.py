@@ -11,11 +11,12 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import element_bytes, tuned
 from neptune_mlir.codegen.gpu.in_place import in_place
-from neptune_mlir.dialects.attributes import KERNELS, PLAN, POINTS
+from neptune_mlir.dialects.attributes import CONSUMERS, KERNELS, PLAN, POINTS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.runtime.plan import GPU_NUMBERS, Buffer, Plan
 from neptune_mlir.targets.warp_groups import PANEL, of_size
+from neptune_mlir.transforms.hopper.clusters import blocks_of
 from neptune_mlir.transforms.tiling.host_plan import (
     HostReader,
     captured,
@@ -45,6 +46,7 @@ class KernelSignature:
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference
     operands: list[Any] = field(default_factory=list)  # of a launch, after the extents
     resident: bool = False  # blocks stay and run several programs, one after another
+    cluster: int = 1  # blocks that run together
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class KernelFacts:
         shared: bytes of shared memory of a block.
         follows: it may start before the kernel before it has ended, and waits by itself; 1: that of
             the plan, 2: whatever it is of.
-        resident: a launch has no more blocks than the chip runs at once.
+        resident: a launch has no more blocks than the chip runs at once; `cluster` run together.
         specialized: its warps have roles (`partition-warps`).
         alignment: (kind, number, bytes): what the address and outer strides of an array have to
             be multiples of.
@@ -67,6 +69,7 @@ class KernelFacts:
     shared: int
     follows: int
     resident: bool
+    cluster: int
     specialized: bool
     alignment: tuple[tuple[str, int, int], ...]
 
@@ -74,7 +77,7 @@ class KernelFacts:
     def of(cls, kernel: KernelSignature) -> KernelFacts:
         return cls(
             kernel.name, kernel.threads, kernel.shared, kernel.follows, kernel.resident,
-            any(operand[0] != "value" for operand in kernel.operands),
+            kernel.cluster, any(operand[0] != "value" for operand in kernel.operands),
             tuple((*place, unit) for place, unit in kernel.alignment.items()),
         )  # fmt: skip
 
@@ -157,6 +160,8 @@ class GpuHost(HostReader):
         name = self.kernel_name(forall)
         grid = tuple(h if isinstance(h, int) else self.expressions[h] for h in highs)
         extents: tuple[Any, ...] = grid
+        if CONSUMERS.on(forall):
+            grid = blocks_of(forall, grid)
         if POINTS.on(forall):
             points = functools.reduce(lambda a, b: fold("mul", a, b), grid)
             grid = (fold("ceildiv", points, POINTS.of(forall)),)

@@ -6,7 +6,7 @@ tensor map describes boxes of the result, so one lane of a warp starts the copy 
 rows, and the warp goes on. It waits only before it writes there again, and before it ends. What a
 box has beyond the result's last row, or the last column, is not written, so a tile qualifies only
 if it ends where its tensor does; and only if there is room for half of its panels: each part waits
-for the one before.
+for the one before. Other tiles leave in rows that warps stage, or by quads (`write_tile`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, extent_multiple
 from neptune_mlir.codegen.gpu.memory import Array
-from neptune_mlir.codegen.nvidia import hopper, staged_rows
+from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows
 from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
+from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.targets import warp_groups
+from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.warp_groups import F32_PANEL
+from neptune_mlir.transforms.gpu.layout_stages import added_panels
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
 from neptune_mlir.transforms.hopper.tile_ends import ends_with_tensor, strip_is_whole
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
+NARROW = ("f16", "bf16")
 MOST_PARTS = 2  # of a tile: in more of them, rows are faster
 
 
@@ -157,3 +160,45 @@ class BoxedResults:
         """Wait until shared memory is read: a block that is gone has none."""
         if self.used:
             hopper.await_boxes()
+
+
+def write_tile(
+    kernel: SpecializedWriter, op: Any, array: Array, window: Window, layout: Layout,
+    values: list[Any],
+) -> bool:  # fmt: skip
+    """Write a tile that warps write in one of these ways; whether it is such a tile."""
+    adds = op.name == ADD_SLICE
+    if adds and kernel.boxed is not None and kernel.boxed.may_add(op, array, window, layout):
+        kernel.boxed.add(array, window, layout, values)
+        return True
+    instruction = kernel.target.matrix[0]  # any of them: accumulators are alike
+    if kernel.staged is None or not staged_rows.fits(array, window, layout, instruction):
+        if adds or not quad_rows.fits(array, window, layout):
+            return False
+        quad_rows.store(kernel.memory, array, window, layout, values)
+    elif kernel.boxed is not None and kernel.boxed.fits(op, array, window):
+        kernel.boxed.store(array, window, layout, values)
+    else:
+        staged_rows.store(
+            kernel.memory, array, window, layout, values, kernel.staged, kernel.room
+        )  # fmt: skip
+    return True
+
+
+def place_staging(kernel: SpecializedWriter) -> tuple[int | None, int]:
+    """Where results are staged, and how many panels at a time; None without room for one."""
+    signature = kernel.signature
+    outputs = signature.tensors[len(signature.tensors) - signature.outputs :]
+    kinds = [ir.RankedTensorType(t.type) for t in outputs]
+    rows = [
+        warp_groups.WIDEST if k.is_dynamic_dim(k.rank - 1) else k.shape[-1]
+        for k, t in zip(kinds, outputs, strict=True)
+        if k.rank
+        and (extent_multiple(t, -1) % warp_groups.CHUNK == 0 or str(k.element_type) in NARROW)
+    ]  # that leave in whole chunks, or by elements of 16 bits
+    most = max([*map(warp_groups.panels, rows), added_panels(kernel.forall)])
+    room = group_tiles.staged_panels(
+        kernel.target, kernel.blocks, kernel.warps, kernel.memory.top, most
+    )  # fmt: skip
+    size = warp_groups.STAGED * kernel.warps * room
+    return (kernel.take_tiles(size) if room else None), room

@@ -97,6 +97,12 @@ def arrive_if_first(address: Any, thread: Any) -> None:
     )  # fmt: skip
 
 
+def load_words_beside(address: Any, behind: int) -> list[Any]:
+    """Read four f32 of another block's shared memory."""
+    text = f"ld.shared::cluster.v4.f32 {{$0, $1, $2, $3}}, [$4+{behind}];"
+    return _values(text, "=f,=f,=f,=f,r,~{memory}", [address], 4)
+
+
 def keep_loop() -> None:
     """The loop that this begins the body of is not unrolled by the assembler."""
     asm('.pragma "nounroll";', "")
@@ -249,23 +255,27 @@ def set_registers(count: int, increase: bool) -> None:
 
 
 def load_tile(
-    target: Any, tensor_map: Any, coordinates: Sequence[Any], barrier: Any, lane: Any = None
-) -> None:
+    target: Any, tensor_map: Any, coordinates: Sequence[Any], barrier: Any, lane: Any = None,
+    both: bool = False,
+) -> None:  # fmt: skip
     """Lane 0 starts bringing a box of a tensor map to shared memory; its bytes count on `barrier`.
 
     All lanes of a warp come here with equal operands, so that the assembler keeps them in
     registers that a warp shares. Where it cannot know that they are equal (a page that was looked
     up), `lane` is None and the chip elects a lane: for one that is chosen by its number the
-    assembler writes a loop over lanes, 8 instructions a box.
+    assembler writes a loop over lanes, 8 instructions a box. `both`: it comes to both blocks of a
+    cluster, where it counts on the barrier of each.
     """
     rank = len(coordinates)
     where = ", ".join(f"${2 + k}" for k in range(rank))
     chosen = "elect.sync _|p, -1;" if lane is None else f"setp.eq.b32 p, ${3 + rank}, 0;"
     mine = [] if lane is None else [lane]
+    many, blocks = (".multicast::cluster", ", blocks") if both else ("", "")
+    mask = ".reg .b16 blocks;\nmov.b16 blocks, 3;\n" if both else ""
     asm(
-        f"{{\n.reg .pred p;\n{chosen}\n"
-        f"@p cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[$0], [$1, {{{where}}}], [${2 + rank}];\n}}",
+        f"{{\n.reg .pred p;\n{mask}{chosen}\n"
+        f"@p cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        f"{many} [$0], [$1, {{{where}}}], [${2 + rank}]{blocks};\n}}",
         ",".join(["r", "l"] + ["r"] * (rank + 1 + len(mine))),
         [target, tensor_map, *coordinates, barrier, *mine],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces
 from neptune_mlir.dialects.op_names import PAGED, PUT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
+from neptune_mlir.transforms.hopper.clusters import PAIR
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.in_two import OneArray
@@ -131,11 +133,11 @@ class Producer:
         numbers = {kernel.signature.tensors.index(source_of(kernel.forall, p).tensor): p
                    for p in puts}  # fmt: skip
         twos = {n: p for n, p in numbers.items() if n in kernel.in_two}
-        low, high, step = (kernel.scalar(v) for v in op.operands)
+        span = kernel.span(op)
         if twos:
-            self._in_stretches(op, twos, (low, high, step), groups)
+            self._in_stretches(op, twos, span, groups)
         else:
-            rings.bind(groups, self.iterate(op, (low, high, step), groups))
+            rings.bind(groups, self.iterate(op, span, groups))
 
     def iterate(
         self, op: Any, span: Sequence[Any], groups: Sequence[Any], begins: bool = True
@@ -229,11 +231,27 @@ class Producer:
         )
         kind = ir.RankedTensorType(kind)
         together = in_one_box(kind, window.offsets[inner], columns, ring.panel)
+        if ring.shared:
+            together = False
+            tile, before = self._half(tile)
+            moved = s.op("arith.muli", [before, s.constant(ring.row, s.i32)], s.i32)
+            target = s.op("arith.addi", [target, moved], s.i32)
         for copy in kernel.boxes.copies(tile, kind, together, behind):
             place = target
             if copy.behind:
                 place = s.op("arith.addi", [target, s.constant(copy.behind, s.i32)], s.i32)
-            hopper.load_tile(place, copy.tensor_map, copy.where, full, lane)
+            hopper.load_tile(place, copy.tensor_map, copy.where, full, lane, ring.shared)
+
+    def _half(self, tile: BoxTile) -> tuple[BoxTile, Any]:
+        """What this block brings of a tile that both of a pair get; how many rows in front of it
+        the other brings."""
+        s, pairs = self.kernel.s, self.kernel.pairs
+        assert pairs is not None
+        rows, down = tile.rows // PAIR, tile.dims[0]
+        before = s.op("arith.muli", [pairs.rank, s.constant(rows, s.i32)], s.i32)
+        offsets = list(tile.offsets)
+        offsets[down] = s.add(offsets[down], s.op("arith.index_cast", [before], s.index))
+        return replace(tile, offsets=offsets, rows=rows, apart=tile.rows), before
 
     def _load_piece(self, target: Any, full: Any, lane: Any, copy: Copy, behind: Any) -> None:
         """Start a copy to so many bytes behind address `target`; its bytes count on `full`."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis.tiles import adds_in_turns
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir, llvm, scf
+from neptune_mlir.transforms.hopper.clusters import PAIR
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -58,6 +59,9 @@ class ProgramQueue:
         self.programs = self.s.value(1)
         for bound in kernel.bounds:
             self.programs = self.s.value(self.s.mul(self.programs, bound))
+        self.in_pairs = kernel.pairs is not None
+        if self.in_pairs:
+            self.programs = self.s.value(self.s.mul(self.programs, PAIR))
 
     def start_barriers(self) -> None:
         for k in range(SLOTS):
@@ -86,7 +90,9 @@ class ProgramQueue:
             self.kernel.place_program(program)
             self._give(number, program)
             inside = list(write(inside))
-            following = s.value(s.add(self._take(taken), begun))  # late: who is ahead takes more
+            # late: who is ahead takes more. (Both of a pair would have to be told.)
+            more = program if self.in_pairs else self._take(taken)
+            following = s.value(s.add(more, begun))
             scf.YieldOp([following, s.value(s.add(number, 1)), *inside])
         zero = s.value(0)
         self.kernel.scalars.update(dict.fromkeys(self.variables, zero))

@@ -24,6 +24,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
 )
 from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.clusters import instructions
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import source_of
 from neptune_mlir.dialects.attributes import AGAIN, ONCE, READER, VIA
@@ -32,6 +33,7 @@ from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.gpu.layout_factors import through_registers
+from neptune_mlir.transforms.hopper.clusters import PAIR
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class Ring:
     `panel`: columns of a tile's panels, `row`: bytes of a row of these, `rounds`: whether
     f32 is rounded to TF32 on the way. `by_warps`: each warp releases a slot, for it reads the
     tile on its own, or nothing does; matmuls are over for a group at once. `readers`: each of them
-    gets all tiles, and releases them (`neptune.reader`)."""
+    gets all tiles, and releases them (`neptune.reader`). `shared`: by both blocks of a pair."""
 
     offset: int
     full: int
@@ -57,6 +59,7 @@ class Ring:
     rounds: bool
     by_warps: bool
     readers: int
+    shared: bool = False
 
 
 Cursor = tuple[Any, int]  # a ring, and one of its readers; the producer is where reader 0 is
@@ -95,6 +98,7 @@ class Rings:
 
     def place(self) -> None:
         """Shared memory for the slots."""
+        pairs = self.kernel.pairs
         for ring in self.created:
             kind, slots = ring_type(ring.type)
             *rows, columns = kind.shape
@@ -106,6 +110,7 @@ class Rings:
             self.rings[ring] = Ring(
                 self.kernel.take_tiles(step * slots), 0, 0, size, step, slots, panel, panel * each,
                 self._rounds(ring, each), self._is_read_by_warps(ring), self._readers(ring),
+                pairs is not None and pairs.share(self.puts[ring]),
             )
 
     def _readers(self, ring: Any) -> int:
@@ -159,6 +164,7 @@ class Rings:
                 hopper.init_barrier(self.kernel.address(ring.full + 8 * k), 1)
                 parts = (groups if group else 1 for group in self._by_all(name))
                 arrivals = sum(parts) * (warps // groups if ring.by_warps else 1)
+                arrivals *= PAIR if ring.shared else 1
                 hopper.init_barrier(self.kernel.address(ring.empty + 8 * k), arrivals)
 
     def _by_all(self, ring: Any) -> list[bool]:
@@ -273,7 +279,10 @@ class Rings:
         if there is not None:  # no thread is the first where it is not
             none = s.constant(together, s.i32)
             thread = s.op("arith.select", [there, thread, none], s.i32)
-        hopper.arrive_if_first(kernel.address(s.add(s.mul(slot, 8), ring.empty)), thread)
+        barrier = kernel.address(s.add(s.mul(slot, 8), ring.empty))
+        hopper.arrive_if_first(barrier, thread)
+        if ring.shared and kernel.pairs is not None:
+            instructions.arrive_beside_if_first(barrier, thread, kernel.pairs.other)
 
 
 def _reader(get: Any) -> int:

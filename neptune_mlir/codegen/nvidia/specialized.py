@@ -15,7 +15,6 @@ from neptune_mlir.analysis.tiles import (
     Window,
     chooses_scalars,
     element_type,
-    extent_multiple,
     nested,
     owner,
     read_generic,
@@ -34,8 +33,11 @@ from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView
 from neptune_mlir.codegen.nvidia import group_compute, hopper, quad_rows, staged_rows
 from neptune_mlir.codegen.nvidia.adder import END, Adder
 from neptune_mlir.codegen.nvidia.ahead_of_wait import EarlyProducer, may_wait_late
-from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults
+from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults, place_staging, write_tile
 from neptune_mlir.codegen.nvidia.boxes import Boxes
+from neptune_mlir.codegen.nvidia.clusters.instructions import meet_in_cluster
+from neptune_mlir.codegen.nvidia.clusters.pairs import Pairs, mark_cluster
+from neptune_mlir.codegen.nvidia.clusters.sums import SharedSums
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProducts, LeftFactor
 from neptune_mlir.codegen.nvidia.groups.exchange import SharedPlaces
 from neptune_mlir.codegen.nvidia.groups.hands import Hands
@@ -70,13 +72,11 @@ from neptune_mlir.dialects.op_names import (
     WARP_ALL,
 )
 from neptune_mlir.ir.bindings import gpu, ir, scf
-from neptune_mlir.targets import group_tiles, warp_groups
+from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.tuned import ALL_AHEAD
-from neptune_mlir.transforms.gpu.layout_stages import added_panels
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 
-NARROW = ("f16", "bf16")
 CONSUMER_BARRIER = 1  # the named barrier of all consumers
 
 
@@ -121,6 +121,8 @@ class SpecializedWriter(KernelWriter):
         with self.forall.location, s.scope(block):
             self._begin(block, len(types))
             self._roles()
+            if self.pairs is not None or self.sums is not None:
+                meet_in_cluster()
             self.end()
         self.boxes.fetch(self.first_thread)
         self.boxes.pass_maps(operation, types)
@@ -129,6 +131,7 @@ class SpecializedWriter(KernelWriter):
             *self.boxes.operands(self.signature.places),
         ]  # fmt: skip
         self.finish(operation)
+        mark_cluster(self, operation)
         self.signature.threads = self.block_threads
         self.signature.resident = self.resident
 
@@ -150,6 +153,7 @@ class SpecializedWriter(KernelWriter):
         self.compute.in_turn = True  # accumulators leave few registers for what follows them
         group = s.div(self.threads.id, self.group_threads)
         self.products = GroupProducts(self.compute, self.uniform(s.value(group, s.i32)))
+        self.pairs, self.sums = Pairs.of(self), SharedSums.of(self)
         self.order = order_of(self)
         self.program_position(block)
         self._place_rings()
@@ -158,7 +162,10 @@ class SpecializedWriter(KernelWriter):
         with under(s, s.less(self.threads.id, 1)):
             self.first_thread = ir.InsertionPoint.current.block
             self._start_barriers()
-        self.chip.barrier()
+        if self.pairs is None:
+            self.chip.barrier()
+        else:
+            meet_in_cluster()
         self.memory.unsafe = False
 
     def _consumers_meet(self) -> None:
@@ -198,6 +205,8 @@ class SpecializedWriter(KernelWriter):
                 producer = (EarlyProducer if self.waits_late else Producer)(self)
                 self.counted.begin(self)
                 self._programs(lambda: producer.write_program(self.producer), producing=True)
+            if self.sums is not None:
+                meet_in_cluster()  # when consumers have written what they have
             scf.YieldOp([])
 
     def wait_at_start(self) -> None:
@@ -216,6 +225,15 @@ class SpecializedWriter(KernelWriter):
         return self.blocks
 
     def place_program(self, number: Any) -> None:
+        if self.sums is not None:
+            blocks = self.s.value(self.sums.blocks)
+            number = self.s.op("arith.divui", [number, blocks], self.s.index)
+        if self.pairs is not None:
+            self.pairs.place(number, self._place_in_order)
+        else:
+            self._place_in_order(number)
+
+    def _place_in_order(self, number: Any) -> None:
         if self.order is None:
             super().place_program(number)
             return
@@ -255,24 +273,12 @@ class SpecializedWriter(KernelWriter):
             return
         if self.adder is not None:
             self.adder.settle()
-        if op.name == ADD_SLICE and self.boxed is not None:
-            if self.boxed.may_add(op, array, window, layout):
-                self.boxed.add(array, window, layout, values)
-                return
-        instruction = self.target.matrix[0]  # any of them: accumulators are alike
-        if self.staged is None or not staged_rows.fits(array, window, layout, instruction):
-            if op.name != ADD_SLICE and quad_rows.fits(array, window, layout):
-                quad_rows.store(self.memory, array, window, layout, values)
-                return
+        if not write_tile(self, op, array, window, layout, values):
             threads = self.memory.threads
             if self.resident and len(layout.shape) > 1:
                 self.memory.threads = staged_rows.recomputed(threads)
             super().write_tile(op, array, window, layout, values)
             self.memory.threads = threads
-        elif self.boxed is not None and self.boxed.fits(op, array, window):
-            self.boxed.store(array, window, layout, values)
-        else:
-            staged_rows.store(self.memory, array, window, layout, values, self.staged, self.room)
 
     # ---- rings and barriers
 
@@ -283,7 +289,7 @@ class SpecializedWriter(KernelWriter):
         self.exchange.place()
         self.vectors = StagedVectors(self)
         self.vectors.place()
-        self.staged, self.room = self._stage_results()
+        self.staged, self.room = place_staging(self)
         self.adder = Adder.of(self, self.staged, self.room)
         self.rings.place_barriers()
         self.gate = self.memory.take(8)
@@ -291,22 +297,6 @@ class SpecializedWriter(KernelWriter):
         self.boxed: BoxedResults | None = None
         if self.staged is not None and BOXED.on(self.forall):
             self.boxed = BoxedResults(self, self.staged, self.room)
-
-    def _stage_results(self) -> tuple[int | None, int]:
-        """Where results are staged, and how many panels at a time; None without room for one."""
-        outputs = self.signature.tensors[len(self.signature.tensors) - self.signature.outputs :]
-        kinds = [ir.RankedTensorType(t.type) for t in outputs]
-        rows = [
-            warp_groups.WIDEST if k.is_dynamic_dim(k.rank - 1) else k.shape[-1]
-            for k, t in zip(kinds, outputs, strict=True)
-            if k.rank
-            and (extent_multiple(t, -1) % warp_groups.CHUNK == 0 or str(k.element_type) in NARROW)
-        ]  # that leave in whole chunks, or by elements of 16 bits
-        most = max([*map(warp_groups.panels, rows), added_panels(self.forall)])
-        room = group_tiles.staged_panels(
-            self.target, self.blocks, self.warps, self.memory.top, most
-        )  # fmt: skip
-        return (self.take_tiles(warp_groups.STAGED * self.warps * room) if room else None), room
 
     def take_tiles(self, size: int) -> int:
         memory = self.memory
@@ -352,12 +342,27 @@ class SpecializedWriter(KernelWriter):
 
     # ---- the consumers
 
+    def span(self, loop: Any) -> tuple[Any, Any, Any]:
+        """Bounds and step of a loop, or of this block's part of it."""
+        low, high, step = (self.scalar(v) for v in list(loop.operands)[:3])
+        return (low, high, step) if self.sums is None else self.sums.span(low, high, step)
+
     def _consume(self) -> None:
         self.running.clear()
         self.lefts.clear()
         self.exchange.meet_again()
-        for op in self.body.operations:
-            self.write_op(op.operation)
+        self._write_ops([op.operation for op in self.body.operations])
+
+    def _write_ops(self, operations: Sequence[Any]) -> None:
+        for k, op in enumerate(operations):
+            self.write_op(op)
+            if self.sums is not None and op.name == "scf.for":
+                branch = self.sums.join(op)
+                with self.s.scope(branch.then_block):
+                    for behind in operations[k + 1 :]:
+                        self.write_op(behind)
+                    scf.YieldOp([])
+                return
 
     def write_op(self, op: Any) -> None:
         if self.hands is None or not self.hands.skips(op):
@@ -489,7 +494,7 @@ class SpecializedWriter(KernelWriter):
             super()._for(op)
             return
         body = op.regions[0].blocks[0]
-        low, high, step = (self.scalar(v) for v in list(op.operands)[:3])
+        low, high, step = self.span(op)
         starts = list(op.operands)[3:]
         layouts = self.carried_layouts(op, starts)
         first, loaded = self.rings.values(groups), self.elements_of([op])

@@ -26,7 +26,7 @@ from neptune_mlir.algebra.numerics.accept import Definition, TestedChain
 from neptune_mlir.algebra.solver import Reduction
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.moved import moved
-from neptune_mlir.dialects.attributes import APART, TESTED
+from neptune_mlir.dialects.attributes import APART, SCALED, TESTED
 from neptune_mlir.dialects.nests import DYNAMIC, build_map, build_reduce, read_nest
 from neptune_mlir.dialects.program import NestProgram, as_apart, erase_dead, functions, numerics_of
 from neptune_mlir.ir.bindings import ir
@@ -108,7 +108,7 @@ def _defer_all(program: NestProgram, numerics: str, apart: Collection[str]) -> d
         program.put_body(key, inlined(program, program.nests[key].body, kept))
         if program.nests[key].kind == "reduce":
             producers.learn(key, program.nests[key].body)
-            rest = (None if key in apart else
+            rest = (None if key in apart or SCALED.on(program.nests[key].op.operation) else
                     _defer_nest(program, key, numerics, producers, whole.get(key, ())))  # fmt: skip
             if rest:
                 rests[key] = rest

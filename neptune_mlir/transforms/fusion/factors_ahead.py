@@ -41,6 +41,7 @@ from math import prod
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import lookups
 from neptune_mlir.algebra.terms import FLOAT8, Term
+from neptune_mlir.dialects.attributes import SCALED
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map
 from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.ir.bindings import ir
@@ -53,17 +54,18 @@ UNKNOWN = 1024  # an extent that only a call knows
 WORTH = 256  # products of each element of a factor from which on a copy of it pays
 
 
-def found_in(program: NestProgram) -> dict[str, tuple[Term, Term]]:
+def found_in(program: NestProgram, scaled: bool = False) -> dict[str, tuple[Term, Term]]:
     """The products of a program, whose maps are inlined, that have such a factor, and a partner of
-    16 bits for it; both."""
+    16 bits for it; both. `scaled`: any that sums of their rows scale; else where it is marked."""
     found = {}
     for key, nest in program.nests.items():
         both = contraction_operands(nest.body) if nest.combiner == "add" else None
+        every = scaled or SCALED.on(nest.op.operation)
         for factor, partner in [both, both[::-1]] if both else []:
-            narrow = inside_casts(partner).dtype in NARROW
-            if narrow and any(_takes_statistics(program, nest, f) for f in T.factors(factor)):
+            some = (_takes_statistics(program, nest, f, every) for f in T.factors(factor))
+            if inside_casts(partner).dtype in NARROW and any(some):
                 found[key] = factor, partner
-        if both and (turned := _turned(program, nest, both)):
+        if both and not scaled and (turned := _turned(program, nest, both)):
             found[key] = turned
     return found
 
@@ -98,13 +100,13 @@ def _elements(nest: Nest, axes: Iterable[int]) -> int:
     return prod(UNKNOWN if n == DYNAMIC else n for n in extents)
 
 
-def _takes_statistics(program: NestProgram, product: Nest, term: Term) -> bool:
-    """Whether a term is a sum that reductions enter which the product's sum does not run along.
-    (Others, as scores are, belong to each tile.)"""
+def _takes_statistics(program: NestProgram, product: Nest, term: Term, scaled: bool) -> bool:
+    """Whether a term is a sum (`scaled`: anything) that reductions enter which the product's sum
+    does not run along. (Others, as scores are, belong to each tile.)"""
     along = set(product.reduced_axes)
     reads = [r for r in T.leaves(term, "read") if r.attr in program.nests]
     of_rows = (program.nests[r.attr].kind == "reduce" and not T.axes_of(r) & along for r in reads)
-    return inside_casts(term).op in ("add", "sub") and any(of_rows)
+    return (scaled or inside_casts(term).op in ("add", "sub")) and any(of_rows)
 
 
 def take_ahead(program: NestProgram) -> None:

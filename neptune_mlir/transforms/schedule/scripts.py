@@ -10,6 +10,7 @@ interprets the script. `library.py` finds scripts by name. Shipped templates sta
 * `private`: the stream is cut into chunks that run in parallel and are joined (decode-like);
 * `apart`: each tile of the stream is such a chunk (linear layer and loss);
 * `ahead`: as `streamed`, factors that are sums of what is reduced first (layer norm, product);
+* `scaled_ahead`: the same, with factors that what is reduced only scales (RMS norm, product);
 * `unfused`: each reduction is a kernel of its own, to compare with.
 """
 

@@ -24,7 +24,7 @@ MOST = {
     "keeps": 1, "turns": 1, "skew": 1, "resident": 1, "boxed": 1, "narrow": 1, "slots": 16,
     "warps": 32, "blocks": 32, "interleave": 4, "priority": 1, "near": 1,
     "ahead": 1 << 20, "early": 1, "late": 6, "lefts": 1, "cut": 1, "beside": 8,
-    "looks": 1, "waits": 1, "adder": IN_TURNS, "apart": 1,
+    "looks": 1, "waits": 1, "adder": IN_TURNS, "apart": 1, "pairs": 2, "sums": 8,
 }  # fmt: skip
 
 
@@ -32,10 +32,9 @@ MOST = {
 def set_choices(
     module: Any, *, keeps: int = -1, turns: int = -1, skew: int = -1, resident: int = -1,
     boxed: int = -1, narrow: int = -1, slots: int = -1, warps: int = -1, blocks: int = -1,
-    interleave: int = -1, priority: int = -1, near: int = -1, ahead: int = -1,
-    early: int = -1, late: int = -1, lefts: int = -1, cut: int = -1,
-    beside: int = -1, looks: int = -1, waits: int = -1,
-    adder: int = -1, apart: int = -1,
+    interleave: int = -1, priority: int = -1, near: int = -1, ahead: int = -1, early: int = -1,
+    late: int = -1, lefts: int = -1, cut: int = -1, beside: int = -1, looks: int = -1,
+    waits: int = -1, adder: int = -1, apart: int = -1, pairs: int = -1, sums: int = -1,
 ) -> None:  # fmt: skip
     """
     Args:
@@ -69,14 +68,15 @@ def set_choices(
         adder: 1 if an idle warp adds what a group makes to sums that programs share, 2 if in the
             order of the programs.
         apart: 1 if programs that add to a result begin at tiles of their own, without masks.
+        pairs, sums: blocks of programs that share what they load, or a sum (`form-clusters`).
     """
     given = {
         "keeps": keeps, "turns": turns, "skew": skew, "resident": resident, "boxed": boxed,
         "narrow": narrow, "slots": slots, "warps": warps, "blocks": blocks,
-        "interleave": interleave, "priority": priority, "near": near,
-        "ahead": ahead, "early": early, "late": late, "lefts": lefts, "cut": cut,
-        "beside": beside, "looks": looks, "waits": waits,
-        "adder": adder, "apart": apart,
+        "interleave": interleave, "priority": priority, "near": near, "ahead": ahead,
+        "early": early, "late": late, "lefts": lefts, "cut": cut, "beside": beside,
+        "looks": looks, "waits": waits, "adder": adder, "apart": apart, "pairs": pairs,
+        "sums": sums,
     }  # fmt: skip
     chosen = {name: number for name, number in given.items() if number != -1}
     for name, number in chosen.items():

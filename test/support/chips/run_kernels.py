@@ -24,6 +24,7 @@ from neptune_mlir.targets.nvidia import TARGETS as NVIDIA
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.math.math_to_gpu import math_to_gpu
 from support.chips import simt, simt_amd
+from support.chips.simt_cluster import Cluster, ClusterBlock
 from support.chips.simt_hopper import HopperBlock
 from support.chips.simt_ops import Kernel
 from support.chips.simt_parts import Launch, Maps
@@ -91,6 +92,10 @@ class Simulated:
         if self.target.startswith("gfx"):
             return simt_amd.AmdBlock(self.target, *arguments)
         return simt.Block(*arguments)
+
+    def run_blocks(self, kernel: Kernel, memory: simt.Memory, values: Any, blocks: int) -> None:
+        for number in range(blocks):
+            self.block(kernel, memory, values, number)
 
     def tensor_map(self, array: Any, kind: str, number: int, *box: int) -> Any:
         """What stands for the tensor map of an array, which is an address and a shape."""
@@ -186,8 +191,8 @@ class Simulated:
                     address, shape = addresses[operand[0], operand[1]]
                     values += [address, *strides(shape)[:-1]]
             grid = [int(evaluate(e, shapes, scalars, MULTIPROCESSORS)) for e in launch.grid]
-            for number in range(self.blocks_of(launch, int(np.prod(grid)))):
-                self.block(kernels[launch.kernel], memory, values, number)
+            blocks = self.blocks_of(launch, int(np.prod(grid)))
+            self.run_blocks(kernels[launch.kernel], memory, values, blocks)
         memory.check_guards()
         results = []
         for kind, k in self.plan.results:
@@ -233,9 +238,24 @@ class Specialised(Simulated):
         self.blocks.append(HopperBlock(*arguments, self.maps, self.launch))
         return self.blocks[-1]
 
+    def run_blocks(self, kernel: Kernel, memory: simt.Memory, values: Any, blocks: int) -> None:
+        if kernel.cluster == 1:
+            super().run_blocks(kernel, memory, values, blocks)
+            return
+
+        def make(cluster: Cluster, number: int) -> HopperBlock:
+            block = ClusterBlock(cluster, kernel, memory, values, number, self.maps, self.launch)
+            self.blocks.append(block)
+            return block
+
+        assert blocks % kernel.cluster == 0
+        for first in range(0, blocks, kernel.cluster):
+            Cluster(make, range(first, first + kernel.cluster))
+
     def blocks_of(self, launch: Any, programs: int) -> int:
         queue = any(operand[0] == "counter" for operand in launch.operands)
-        blocks = min(programs, self.most_blocks) if queue else programs
+        most = max(self.most_blocks, self.kernels()[launch.kernel].cluster)
+        blocks = min(programs, most) if queue else programs
         self.launch = Launch(blocks, come=self.come)
         return self.launch.blocks
 

@@ -127,7 +127,7 @@ class HopperBlock(simt.Block):
 
     def _scf_if(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
         """Where producer and consumers part, they run in turn; with them, warps that add."""
-        adds = (_text(o) for o in op.regions[0].ops if o.name == ASM)
+        adds = (text_of(o) for o in op.regions[0].ops if o.name == ASM)
         if self.producing and self.adder is None and any("bar.arrive $0" in text for text in adds):
             self.adder = Producer(lambda: self.run(op.regions[0], mask & operands[0]) and None)
             self._let_adder_go_on()
@@ -164,7 +164,7 @@ class HopperBlock(simt.Block):
 
     @staticmethod
     def _takes(body: Body | None) -> bool:
-        begin = () if body is None else [_text(op) for op in body.ops[:4] if op.name == ASM]
+        begin = () if body is None else [text_of(op) for op in body.ops[:4] if op.name == ASM]
         return any("bar.arrive $0" in text for text in begin)
 
     def _let_taker_go_on(self) -> None:
@@ -189,12 +189,12 @@ class HopperBlock(simt.Block):
         if body is None or not body.ops:
             return False
         first = body.ops[0]
-        return first.name == ASM and "setmaxnreg.dec" in _text(first)
+        return first.name == ASM and "setmaxnreg.dec" in text_of(first)
 
     # ---- inline PTX
 
     def _llvm_inline_asm(self, op: Op, operands: Any, mask: np.ndarray) -> Any:
-        text, self.op = _text(op), op
+        text, self.op = text_of(op), op
         if "setp.gt.s32 p" in text and "acquire" not in text:  # an access under a condition
             return super()._llvm_inline_asm(op, operands, mask)
         if not re.search("mbarrier|red.global|prefetch.tensormap", text):  # (by one thread)
@@ -324,13 +324,17 @@ class HopperBlock(simt.Block):
                 assert self.producer is not None
                 self.producer.pass_turn()
             else:
-                before = self._progress()
-                self._let_producer_go_on()
-                if self._progress() == before and self.taking:
-                    self.taker.pass_turn()
-                    continue
-                self._let_taker_go_on()
-                assert self._progress() != before, "a wait that does not end"
+                self._await_others()
+
+    def _await_others(self) -> None:
+        """Consumers wait: somebody else has to go on."""
+        before = self._progress()
+        self._let_producer_go_on()
+        if self._progress() == before and self.taking:
+            self.taker.pass_turn()
+            return
+        self._let_taker_go_on()
+        assert self._progress() != before, "a wait that does not end"
 
     def _wait_for_kernel(self, text: str, operands: Any, mask: np.ndarray) -> None:
         self.waited |= mask
@@ -550,7 +554,7 @@ class HopperBlock(simt.Block):
         return list(operands)
 
 
-def _text(op: Op) -> str:
+def text_of(op: Op) -> str:
     return str(op.attributes["asm_string"])
 
 

@@ -105,15 +105,18 @@ def _define(value: Any, values: dict[Any, Value]) -> Value:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel; `shared` is in bytes."""
+    """A kernel; `shared` is in bytes, `cluster` how many blocks run together."""
 
     threads: int
     shared: int
     body: Body
+    cluster: int = 1
 
     @classmethod
     def of(cls, function: Any) -> Kernel:
         """Decode a `gpu.func`."""
         attributes = Attributes(function.attributes)
         body = Body(function.regions[0].blocks[0], {})
-        return cls(attributes["known_block_size"][0], attributes["neptune.shared"], body)
+        clustered = "nvvm.cluster_dim" in function.attributes
+        cluster = attributes["nvvm.cluster_dim"][0] if clustered else 1
+        return cls(attributes["known_block_size"][0], attributes["neptune.shared"], body, cluster)

@@ -13,8 +13,11 @@ from neptune_mlir import ops
 from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
+from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
-from neptune_mlir.pipelines import cases, cpu
+from neptune_mlir.pipelines import cases, cpu, grids
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
 from neptune_mlir.runtime.plan import Argument, Launch, Plan, evaluate
@@ -367,8 +370,25 @@ def test_a_stream_in_chunks_is_found_behind_a_reduction_in_chunks():
     programs of the stream (`f_3`), or it takes calls that are not its own."""
     names = ("f_0", "f_1", "f_2_few", "f_2_some", "f_2", "f_3", "f_4_few", "f_4_some", "f_4")
     plan = replace(PLAN, launches=tuple(Launch(name, (4, 9), ()) for name in names))
-    assert cases._in_parts(plan).kernel == "f_3"
-    assert cases._in_parts(replace(plan, launches=plan.launches[:5])).kernel == "f_1"
+    assert grids.in_parts(plan).kernel == "f_3"
+    assert grids.in_parts(replace(plan, launches=plan.launches[:5])).kernel == "f_1"
+
+
+def test_small_tiles_are_left_to_whole_streams():
+    """Of merged rows, and where rows are parts of lines."""
+    plain = cases.Case("rows:16", schedule="private")
+    small, few, large = (replace(plain, knob=f"rows:{n}", merged=True) for n in (16, 32, 64))
+    for odd, wanted in ((False, [False, True, False, False]), (True, [True, True, False, True])):
+        found = cases.yielding((small, few, large, plain), odd)
+        assert [case.yields for case in found] == wanted
+
+
+@pytest.mark.parametrize(("head", "odd"), [(64, False), (112, True), (128, False), (224, False)])
+def test_rows_that_are_parts_of_lines(head, odd):
+    text = Source.of(ops.attention(heads=2, kv_heads=2, head_dim=head, dtype="bf16")).text
+    way = Way({"streamed": ""})
+    module = RaisedProgram(text, "attention").by("sm_80", way, "fused").module
+    assert cases.streams_parts_of_lines(module) == odd
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx942"])

@@ -10,6 +10,7 @@ from neptune_mlir.targets.product_tiles import (
     WHOLE,
     Product,
     ProductTile,
+    ahead_cycles,
     cut_cycles,
     tiles_of,
     whole_cycles,
@@ -28,6 +29,32 @@ def test_tiles_are_counted_in_a_batch():
     known = Product(["dim", 0, 0], ["dim", 1, 1], 1, ["dim", 0, 1])
     assert not known.is_known and product.is_known
     assert time(tiles_of(known, WHOLE), [(130, 64), (64, 1000)]) == 2 * 4
+
+
+def test_pairs_have_an_even_number_of_tiles():
+    product = Product(300, 700, 2, 64)
+    counts = [time(tiles_of(product, ProductTile(128, 128, pairs))) for pairs in (0, 1, 2)]
+    assert counts == [3 * 6 * 2, 3 * 6 * 2, 4 * 6 * 2]
+    assert [ProductTile(128, 192, pairs).beside for pairs in (0, 1, 2)] == [999, 799, 699]
+
+
+def test_blocks_share_long_sums_of_few_programs():
+    def saved(rows, length):
+        product = Product(rows, 4096, 1, length)
+        alone, shared = (whole_cycles(product, ProductTile(128, 128, sums=n)) for n in (1, 2))
+        return time(alone) - time(shared)
+
+    assert saved(256, 4096) > 0 > saved(256, 512)
+    assert saved(512, 4096) < 0  # twice as many programs do not run at once
+
+
+def test_a_factor_that_programs_compute_for_long_is_computed_ahead():
+    def saved(rows, columns, length):
+        product = Product(rows, columns, 1, length, computed=True)
+        tile = ProductTile(128, 128)
+        return time(whole_cycles(product, tile)) - time(ahead_cycles(product, tile))
+
+    assert saved(486, 2624, 7552) > 0 > saved(349, 6336, 512)  # as measured on an H200
 
 
 @pytest.mark.parametrize("tile", [WHOLE, *TILES, *STREAMED])

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Blocks that run together, on the simulator: programs that share what they load, or a sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from neptune_mlir.codegen.nvidia import rings, specialized
+from neptune_mlir.codegen.nvidia.clusters import instructions
+from neptune_mlir.frontend import notation
+from support.chips.run_kernels import Specialised
+from support.chips.simt_cluster import ClusterBlock
+
+TILES = "product_rows:128;product_columns:128"
+
+
+def run(rows: int, length: int, columns: int, knobs: str, blocks: int = 2):
+    """What blocks make of a product, and what is right; the blocks."""
+    p = notation.Program("product")
+    i, j, k = p.axis("i", rows), p.axis("j", columns), p.axis("k", length)
+    x, w = p.input("x", i, k, dtype="f16"), p.input("w", k, j, dtype="f16")
+    p.output(notation.sum(x[i, k] * 1.0 * w[k, j], k), i, j, dtype="f16")
+    program = Specialised(p, knobs=knobs, blocks=blocks)
+    draw = np.random.default_rng(0).standard_normal
+    left = draw((rows, length)).astype(np.float16)
+    right = (draw((length, columns)) / np.sqrt(length)).astype(np.float16)
+    made = np.asarray(program(left, right), np.float64)
+    return made, left.astype(np.float64) @ right.astype(np.float64), program.blocks
+
+
+@pytest.mark.parametrize(
+    ("knobs", "rows", "blocks"),
+    [
+        (f"{TILES};pairs:2", 300, 2),  # three tiles of rows: one is made twice
+        ("product_rows:64;product_columns:128;pairs:1", 70, 132),  # three of columns
+    ],
+)
+def test_programs_in_pairs(knobs, rows, blocks):
+    made, right, ran = run(rows, 200, 328, knobs, blocks)
+    assert np.abs(made - right).max() < 5e-3
+    assert all(isinstance(block, ClusterBlock) for block in ran)
+
+
+def test_both_wait_for_both(monkeypatch):
+    """A slot that the other block has not released is not filled."""
+    monkeypatch.setattr(rings.instructions, "arrive_beside_if_first", lambda *_: None)
+    with pytest.raises(AssertionError, match="blocks that wait for each other"):
+        run(200, 1024, 256, f"{TILES};pairs:2")
+
+
+@pytest.mark.parametrize("met", [(True, False), (False, True)])
+def test_blocks_run_together(monkeypatch, met):
+    """Neither writes to a block that has not begun, or is over."""
+    meet, times = instructions.meet_in_cluster, iter(met)
+    monkeypatch.setattr(specialized, "meet_in_cluster", lambda **_: next(times) and meet())
+    with pytest.raises(AssertionError, match="a block that does not run"):
+        run(200, 256, 256, f"{TILES};pairs:2")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "rows", "length"),
+    [
+        ("product_rows:64;product_columns:128;sums:4", 70, 1000),
+        (f"{TILES};sums:8", 130, 328),  # six steps: two blocks have none
+    ],
+)
+def test_blocks_that_share_a_sum(knobs, rows, length):
+    made, right, blocks = run(rows, length, 136, f"{knobs};resident:0")
+    assert np.abs(made - right).max() < 5e-3
+    assert all(isinstance(block, ClusterBlock) for block in blocks)
+
+
+def test_blocks_that_stay_share_no_sum():
+    _, _, blocks = run(70, 256, 128, "product_rows:64;product_columns:128;sums:4")
+    assert not any(isinstance(block, ClusterBlock) for block in blocks)
