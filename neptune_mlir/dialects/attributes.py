@@ -146,8 +146,7 @@ APART = Attribute(
 )  # fmt: skip
 SCALED = Mark(
     "scaled", MARK, "neptune.reduce", "its factor that sums of rows scale is stored ahead of it",
-    writers=("transforms.scaled_factors",),
-    readers=("transforms.fusion.factors_ahead", "transforms.fusion.defer"),
+    ("transforms.scaled_factors",), ("transforms.fusion.factors_ahead", "transforms.fusion.defer"),
 )  # fmt: skip
 TESTED = Attribute(
     "tested", TEXTS, "func.func",

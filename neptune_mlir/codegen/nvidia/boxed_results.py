@@ -164,7 +164,7 @@ class BoxedResults:
 
 def write_tile(
     kernel: SpecializedWriter, op: Any, array: Array, window: Window, layout: Layout,
-    values: list[Any],
+    values: Sequence[Any],
 ) -> bool:  # fmt: skip
     """Write a tile that warps write in one of these ways; whether it is such a tile."""
     adds = op.name == ADD_SLICE
