@@ -30,7 +30,7 @@ from neptune_mlir.transforms.patterns import language
 from neptune_mlir.transforms.schedule import library
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
-CUBES = str(EXAMPLE / "cubes.mlir")
+FOURTHS = str(EXAMPLE / "fourths.mlir")
 
 
 def forget():
@@ -132,7 +132,7 @@ SHORT = ["--evaluations", "2", "--rounds", "2"]
 @pytest.mark.parametrize(
     ("program", "more", "seen"),
     [("mixture", ["--extent", "x.1=64", "--lengths", "128"], {"rows", "stream"}),
-     ("cubes", ["--schedule", "powers"], {"rows", "largest_power"})],
+     ("fourths", ["--schedule", "powers"], {"rows", "largest_power"})],
 )  # fmt: skip
 def test_programs_of_a_package_are_searched(installed, tmp_path, capsys, program, more, seen):
     out = tmp_path / "found.json"
@@ -160,15 +160,15 @@ def test_a_chip_of_a_package_is_a_target(installed):
 
 def test_the_pass_is_one_of_neptune_opt(installed, capsys):
     assert "whole-powers" in registry.names()
-    assert opt.main([CUBES, "--whole-powers=up-to=3"]) == 0
+    assert opt.main([FOURTHS, "--whole-powers=up-to=4"]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("arith.mulf") == 2
+    assert printed.count("arith.mulf") == 3
     assert "math.powf" not in printed
-    assert opt.main([CUBES, "--raise-linalg", "--whole-powers=up-to=2"]) == 0
+    assert opt.main([FOURTHS, "--raise-linalg", "--whole-powers=up-to=3"]) == 0
     assert "math.powf" in capsys.readouterr().out
     assert opt.main(["--list-passes"]) == 0
     assert "turn powers with whole exponents into products [up-to=int]" in capsys.readouterr().out
-    assert opt.main([CUBES, "--whole-power"]) == 2
+    assert opt.main([FOURTHS, "--whole-power"]) == 2
     assert "did you mean 'whole-powers'" in capsys.readouterr().err
     rows = {row.what: row for row in doctor.findings()}
     assert rows["pass whole-powers"].detail == rows["schedule powers"].detail
@@ -176,11 +176,11 @@ def test_the_pass_is_one_of_neptune_opt(installed, capsys):
 
 
 def test_the_schedule_runs_and_its_knobs_can_be_set(installed, capsys):
-    assert main.main(["run", CUBES, "--check", "--schedule", "powers", "--repeat", "1"]) == 0
+    assert main.main(["run", FOURTHS, "--check", "--schedule", "powers", "--repeat", "1"]) == 0
     assert "schedule 'powers'" in capsys.readouterr().out
-    for largest, shown in ((3, "x[i, j] * x[i, j] * x[i, j]"), (2, "pow(x[i, j], 3)")):
+    for largest, shown in ((4, "x[i, j] * x[i, j] * x[i, j] * x[i, j]"), (3, "pow(x[i, j], 4)")):
         arguments = ["--schedule", "powers", "--knob", f"largest_power={largest}"]
-        assert main.main(["explain", CUBES, *arguments]) == 0
+        assert main.main(["explain", FOURTHS, *arguments]) == 0
         assert f"sum over j: {shown}" in capsys.readouterr().out
 
 
@@ -194,22 +194,22 @@ def test_the_schedule_runs_and_its_knobs_can_be_set(installed, capsys):
     ],
 )
 def test_wrong_knobs(installed, capsys, knob, message, hint):
-    assert main.main(["compile", CUBES, "--schedule", "powers", "--knob", knob, "-o", "-"]) != 0
+    assert main.main(["compile", FOURTHS, "--schedule", "powers", "--knob", knob, "-o", "-"]) != 0
     printed = capsys.readouterr().err
     assert message in printed
     assert hint in printed
 
 
 def test_compiled_programs_depend_on_knobs_and_on_packages(installed, monkeypatch):
-    program = Path(CUBES)
-    one = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 2})
+    program = Path(FOURTHS)
+    one = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 3})
     assert "pow(" in one.explain()
-    same = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 2})
-    other = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 3})
+    same = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 3})
+    other = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 4})
     assert (one.cached, same.cached, other.cached) == (False, True, False)
     with monkeypatch.context() as patch:
         patch.setattr(plugins, "fingerprint", lambda group: "another version")
-        again = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 2})
+        again = neptune_mlir.compile(program, schedule="powers", knobs={"largest_power": 3})
         assert not again.cached
     with pytest.raises(UsageError, match="takes a whole number"):
         neptune_mlir.compile(program, knobs={"rows": "many"})
@@ -217,7 +217,7 @@ def test_compiled_programs_depend_on_knobs_and_on_packages(installed, monkeypatc
 
 def test_knobs_of_the_schedule_that_the_rule_chooses(capsys):
     knobs = ["--knob", "rows=32", "--knob", "stream=16,rows=16"]  # the last one holds
-    assert main.main(["compile", CUBES, "--emit", "fused", *knobs]) == 0
+    assert main.main(["compile", FOURTHS, "--emit", "fused", *knobs]) == 0
     assert "neptune.tile = array<i64: 16, 16>" in capsys.readouterr().out
 
 
@@ -295,7 +295,7 @@ TWO = ONE.replace("(%f)", "(%f, %n)").replace("_op)", "_op, !transform.any_param
 )
 def test_steps_that_run_any_pass_check_what_they_are_given(tmp_path, capsys, step, message):
     (tmp_path / "s.mlir").write_text(SCRIPT.format(step=f"%g = {step}"))
-    assert opt.main([CUBES, f"--schedule={tmp_path / 's.mlir'}"]) != 0
+    assert opt.main([FOURTHS, f"--schedule={tmp_path / 's.mlir'}"]) != 0
     printed = capsys.readouterr().err
     assert message in printed
     assert "Traceback" not in printed
@@ -305,5 +305,5 @@ def test_a_step_runs_a_pass_with_numbers_and_text(tmp_path, capsys):
     step = TWO.format('{name = "tile", options = ["rows"], with = "stream=16"}')
     (tmp_path / "s.mlir").write_text(SCRIPT.format(step=f"%g = {step}"))
     schedule = f"--schedule={tmp_path / 's.mlir'}"
-    assert opt.main([CUBES, "--raise-linalg", "--rolling-update", schedule]) == 0
+    assert opt.main([FOURTHS, "--raise-linalg", "--rolling-update", schedule]) == 0
     assert "neptune.tile = array<i64: 2, 16>" in capsys.readouterr().out

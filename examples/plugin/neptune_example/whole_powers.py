@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`whole-powers`: powers with small whole exponents become products.
 
-    map [i]  x[i] ** 3.0        ->        map [i]  x[i] * x[i] * x[i]
+    map [i]  x[i] ** 4.0        ->        map [i]  x[i] * x[i] * x[i] * x[i]
 
 A general power costs a logarithm and an exponential, a product one multiplication.
 """
@@ -18,7 +18,7 @@ from neptune_mlir.transforms.registry import register
 
 
 @register("whole-powers", "turn powers with whole exponents into products", after=("raise-linalg",))
-def whole_powers(module: Any, *, up_to: int = 3) -> None:
+def whole_powers(module: Any, *, up_to: int = 4) -> None:
     """`up-to`: the largest exponent that is taken."""
     for function in functions(module):
         program = NestProgram(function)

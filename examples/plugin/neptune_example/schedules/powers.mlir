@@ -4,7 +4,7 @@ module attributes {transform.with_named_sequence} {
     %f = transform.structured.match ops{["func.func"]} in %module
         : (!transform.any_op) -> !transform.any_op
     %inlined = "transform.neptune.inline_maps"(%f) : (!transform.any_op) -> !transform.any_op
-    %largest = transform.tune.knob<"largest_power"> = 3 from options = [1, 2, 3, 4]
+    %largest = transform.tune.knob<"largest_power"> = 4 from options = [1, 2, 3, 4]
         -> !transform.any_param
     %products = "transform.neptune.apply_pass"(%inlined, %largest)
         {name = "whole-powers", options = ["up-to"]}

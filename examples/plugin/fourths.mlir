@@ -1,6 +1,6 @@
-// The mean of cubes of every row: sum over j of x[i, j] ** 3, divided by the length.
-func.func @cubes(%x: tensor<64x256xf32>) -> tensor<64xf32> {
-  %three = arith.constant 3.0 : f32
+// The mean of fourth powers of every row: sum over j of x[i, j] ** 4, divided by the length.
+func.func @fourths(%x: tensor<64x256xf32>) -> tensor<64xf32> {
+  %four = arith.constant 4.0 : f32
   %zero = arith.constant 0.0 : f32
   %length = arith.constant 256.0 : f32
   %e = tensor.empty() : tensor<64xf32>
@@ -10,8 +10,8 @@ func.func @cubes(%x: tensor<64x256xf32>) -> tensor<64xf32> {
       iterator_types = ["parallel", "reduction"]}
       ins(%x : tensor<64x256xf32>) outs(%start : tensor<64xf32>) {
     ^bb0(%a: f32, %sum: f32):
-      %cube = math.powf %a, %three : f32
-      %next = arith.addf %sum, %cube : f32
+      %power = math.powf %a, %four : f32
+      %next = arith.addf %sum, %power : f32
       linalg.yield %next : f32
   } -> tensor<64xf32>
   %means = linalg.generic {
