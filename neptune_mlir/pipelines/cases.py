@@ -43,7 +43,7 @@ from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines.grids import (
-    BUSY,
+    BUSY_FEW,
     few,
     in_parts,
     is_idle,
@@ -452,7 +452,7 @@ class Conditions:
             rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
             if not case.merged and 2 * PORTABLE in self._cut and case.rows >= PORTABLE:
                 rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
-            rule = ["and", rule, is_idle(tiles)] if case.yields else rule
+            rule = ["and", rule, is_idle(tiles, BUSY_FEW)] if case.yields else rule
         self._chunks[key] = rule, launch.grid
         return rule
 
@@ -575,7 +575,8 @@ class Conditions:
         multiprocessors busy, or one chunk is the best number."""
         tiles = programs_of(variant)
         rule = self._merged(case, tiles)
-        idle: Expression = ["le", ["mul", BUSY[0], places_of(tiles)], ["mul", BUSY[1], tiles]]
+        part, whole = BUSY_FEW
+        idle: Expression = ["le", ["mul", part, places_of(tiles)], ["mul", whole, tiles]]
         found = self._chunks.get((case.rows, True))
         if found:
             rule, (chunks, *_) = found

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from neptune_mlir.pipelines.cases import Case
 
 SHORT = 1024  # points of a stream
-BUSY = 3, 4  # of the multiprocessors, with which a stream is not cut (measured on an H200)
+# Of the multiprocessors, with which a stream is not cut; of few rows, which wait for memory
+# (measured on an H200)
+BUSY, BUSY_FEW = (17, 20), (3, 4)
 
 
 def in_parts(variant: Plan) -> Launch:
@@ -52,9 +54,9 @@ def few(
     return fits if case.short else ["or", idle, fits]
 
 
-def is_idle(tiles: Expression) -> Expression:
+def is_idle(tiles: Expression, busy: tuple[int, int] = BUSY) -> Expression:
     """Whether programs of so many tiles do not keep the multiprocessors busy."""
-    return ["lt", ["mul", BUSY[1], tiles], ["mul", BUSY[0], places_of(tiles)]]
+    return ["lt", ["mul", busy[1], tiles], ["mul", busy[0], places_of(tiles)]]
 
 
 def places_of(tiles: Expression) -> Expression:
