@@ -178,7 +178,7 @@ def test_streams_are_cut_where_whole_ones_leave_multiprocessors_idle():
              for m in (base, module)]  # fmt: skip
     rule = Conditions(plans[0]).of(found[64, "private"][0], plans[1])
     assert rule[0] == "lt"
-    assert rule[1][:2] == ["mul", 4]
+    assert rule[1][:2] == ["mul", 20]
 
 
 def test_few_rows_of_wide_results_take_large_tiles_that_keep_the_chip_busy():
