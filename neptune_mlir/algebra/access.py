@@ -146,6 +146,11 @@ def elements(body: Term) -> tuple[Term, ...]:
     return tuple(found)
 
 
+def positions(t: Term) -> set[int]:
+    """The axes whose positions a value is made of, not counting where tensors are read."""
+    return {n.attr for n in T.walk_outside(t, ("read",)) if n.op == "index"}
+
+
 def opaque(body: Term) -> Term:
     """`body` with each read through a lookup as a read, at its axes, of a tensor of its own."""
     inner = set(lookups(body))

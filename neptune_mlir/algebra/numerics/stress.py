@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.algebra.access import opaque
+from neptune_mlir.algebra.access import opaque, positions
 from neptune_mlir.algebra.chain import Reduction, Solution
 from neptune_mlir.algebra.numerics import accuracy
 from neptune_mlir.algebra.numerics.accuracy import ANY, GARBAGE, OVERFLOWN
@@ -38,7 +38,7 @@ from neptune_mlir.algebra.numerics.stress_inputs import (
     measured_from_weighted,
     scores_of,
 )
-from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk, walk_outside
+from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk
 
 LENGTH = 24
 PLANS = ((3, 1), (7, 1), (64, 1), (3, 3))  # tile, chunks
@@ -100,11 +100,6 @@ def extents_of(terms: Sequence[Term], axis: int, length: int) -> tuple[int, ...]
     others = len(axes - long)
     few = 1 if len(long) > 1 or others > 3 else 2 if others > 2 else 4
     return tuple(length if k in long else few for k in range(max(axes) + 1))
-
-
-def positions(t: Term) -> set[int]:
-    """The axes whose positions a value is made of, not counting where tensors are read."""
-    return {n.attr for n in walk_outside(t, ("read",)) if n.op == "index"}
 
 
 def stress(

@@ -16,11 +16,11 @@ from math import prod
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.access import positions
 from neptune_mlir.algebra.numerics.accept import SHORT
 from neptune_mlir.algebra.numerics.alike import digest
 from neptune_mlir.algebra.numerics.floats import EPSILON
 from neptune_mlir.algebra.numerics.steps import NestStep, Step, StreamStep
-from neptune_mlir.algebra.numerics.stress import positions
 from neptune_mlir.algebra.numerics.whole import WholeProgram, wrong_values
 from neptune_mlir.analysis.moved import leaves_to, moved
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram

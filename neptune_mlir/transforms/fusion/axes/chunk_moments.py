@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.access import lookups
+from neptune_mlir.algebra.access import lookups, positions
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_reduce
@@ -94,17 +94,7 @@ def _last_of(nest: Nest, element: Term) -> int | None:
     if len(last) != 1 or (loop := next(iter(last))).op != "index" or loop.attr not in reduced:
         return None
     alone = all(not lookups(r) and all(loop.attr not in i.axes for i in r.args[:-1]) for r in reads)
-    return loop.attr if alone and not _has_position(element, loop) else None
-
-
-def _has_position(element: Term, loop: Term) -> bool:
-    todo = [element]
-    while todo:
-        node = todo.pop()
-        if node is loop:
-            return True
-        todo += () if node.op == "read" else node.args
-    return False
+    return loop.attr if alone and loop.attr not in positions(element) else None
 
 
 def _is_sum_of(total: Nest, read: Term, element: Term, nest: Nest) -> bool:

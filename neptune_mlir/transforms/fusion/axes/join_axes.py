@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.access import lookups
+from neptune_mlir.algebra.access import lookups, positions
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map, build_reduce
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram, as_apart
@@ -83,7 +83,7 @@ def _allows(program: NestProgram, nest: Nest, outer: int, inner: int) -> bool:
         return False
     result = list(nest.result_axes)
     inside = [axis in result for axis in (outer, inner)]
-    if inside[0] != inside[1] or nest.combiner == "custom" or _has_positions(nest, outer, inner):
+    if inside[0] != inside[1] or nest.combiner == "custom" or positions(nest.body) & {outer, inner}:
         return False
     if inside[0] and result.index(inner) != result.index(outer) + 1:
         return False
@@ -108,17 +108,6 @@ def _place(read: Term, outer: int, inner: int) -> int | None:
     found = [read.args[d] for d in places]
     beside = found == [T.index(outer), T.index(inner)] and places[1] == places[0] + 1
     return places[0] if beside else None
-
-
-def _has_positions(nest: Nest, outer: int, inner: int) -> bool:
-    """Whether a body computes with the position along one of the axes."""
-    todo = [nest.body]
-    while todo:
-        node = todo.pop()
-        if node.op == "index" and node.attr in (outer, inner):
-            return True
-        todo += () if node.op == "read" else node.args
-    return False
 
 
 class _Joined:

@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.access import lookups
+from neptune_mlir.algebra.access import lookups, positions
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import APART
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map, build_reduce
@@ -60,7 +60,7 @@ def _chunks_of(program: NestProgram, nest: Nest) -> tuple[int, int] | None:
     plain = all(
         [i for i in r.args if rows in i.axes] == [T.index(rows)] and not lookups(r) for r in summed
     )
-    if not plain or _has_position(nest, rows):
+    if not plain or rows in positions(nest.body):
         return None
     extent, width = nest.domain[rows], nest.domain[columns.attr]
     programs = math.prod(nest.domain) // extent // min(COLUMNS, width)
@@ -131,16 +131,6 @@ def _rounded_in(
             by_dims = T.rename_axes(node, {loop: T.index(d) for d, loop in enumerate(loops)})
             found[by_dims] = node, places
     return found
-
-
-def _has_position(nest: Nest, axis: int) -> bool:
-    todo = [nest.body]
-    while todo:
-        node = todo.pop()
-        if node is T.index(axis):
-            return True
-        todo += () if node.op == "read" else node.args
-    return False
 
 
 def _split(program: NestProgram, key: str, nest: Nest, rows: int, chunks: int) -> None:
