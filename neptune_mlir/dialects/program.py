@@ -20,6 +20,7 @@ from neptune_mlir.dialects.scalars import NoTermForm
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
+from neptune_mlir.ir.values import defining_op
 
 Extent = int | Any  # a static extent, or an index value
 
@@ -169,11 +170,6 @@ def _nest_name(op: Any) -> str:
 def cast(tensor: Any, kind: Any) -> Any:
     """The tensor with another type, which says more or less of its extents."""
     return tensor if tensor.type == kind else tensor_dialect.CastOp(kind, tensor).result
-
-
-def defining_op(value: Any) -> Any | None:
-    """The operation that makes `value`; None for a block argument."""
-    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
 
 
 def top_level_op(op: Any, block: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from neptune_mlir.dialects.op_names import CREATE, GET, PAGED, PRODUCER, PUT, RELEASE
 from neptune_mlir.dialects.verify import Rejected, check_counts, checked
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 LOADS = ("tensor.extract_slice", "tensor.pad")
 _LOOPS = ("scf.for", "scf.yield")
@@ -85,7 +86,7 @@ def producer_region(op: Any) -> None:
                 "computations",
             )  # fmt: skip
         for value in inner.operands:
-            made = None if isinstance(value, ir.BlockArgument) else value.owner.operation
+            made = defining_op(value)
             if made is not None and made.parent == op.parent and made.name != CREATE:
                 raise Rejected(inner, f"needs a value of the consumers, of '{made.name}'")
 
@@ -118,7 +119,7 @@ def put(op: Any) -> None:
     value = op.operands[1]
     if value.type != tile:
         raise Rejected(op, f"puts a {value.type} into a ring of {tile}")
-    made = None if isinstance(value, ir.BlockArgument) else value.owner.operation
+    made = defining_op(value)
     if made is None or made.name not in LOADS:
         raise Rejected(op, "puts what is no load; it takes a tensor.extract_slice or tensor.pad")
 

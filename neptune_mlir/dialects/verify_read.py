@@ -16,6 +16,7 @@ from neptune_mlir.dialects.verify import (
     tensor_of,
 )
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 _DIGITS = (ir.AffineFloorDivExpr, ir.AffineModExpr)
 
@@ -93,17 +94,13 @@ def _read(op: Any, nest: Any) -> None:
 
 def _check_lookup(op: Any, value: Any) -> None:
     """A lookup is the element of a `neptune.read` in the same region, as index."""
-    made = _maker(value)
+    made = defining_op(value)
     if made is not None and made.name == "arith.index_cast":
-        made = _maker(made.operands[0])
+        made = defining_op(made.operands[0])
     if made is None or made.name != READ or made.block != op.block:
         raise Rejected(
             op, "has a lookup that is not an arith.index_cast of a neptune.read beside it"
         )
-
-
-def _maker(value: Any) -> Any:
-    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
 
 
 def _use_loop(op: Any, access: Any, used: dict[int, list[Any]], digit: Any) -> None:

@@ -9,6 +9,11 @@ from typing import Any
 from neptune_mlir.ir.bindings import ir
 
 
+def defining_op(value: Any) -> Any | None:
+    """The operation that makes `value`; None for a block argument."""
+    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
+
+
 def made_from(values: Iterable[Any], enters: Callable[[Any], bool] = lambda _: True) -> set[Any]:
     """These values and all that they are computed from; of a value that `enters` is false of, not
     what it is computed from. A walk without recursion: chains of scalars are long."""

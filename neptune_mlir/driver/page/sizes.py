@@ -13,9 +13,9 @@ from typing import Any
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
-from neptune_mlir.dialects.program import defining_op
 from neptune_mlir.errors import UsageError
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 ASSUMED = 1024  # an extent that only a call knows, where nobody says more
 

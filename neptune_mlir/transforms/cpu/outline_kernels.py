@@ -21,6 +21,7 @@ from typing import Any
 from neptune_mlir.dialects.attributes import GRID_KERNEL, IN_ORDER, PLAN
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, func, ir, location_text, memref, scf
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.runtime.plan import Buffer, Plan
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import (
@@ -124,7 +125,7 @@ class _Host(HostReader):
         ops = self._with_views(ops)
         inside = {inner for op in ops for inner in [op, *nested_in(op)]}
         for value in captured(ops):
-            op = None if isinstance(value, ir.BlockArgument) else value.owner.operation
+            op = defining_op(value)
             if op is not None and op.name == "memref.alloc" and value not in self.arrays:
                 users = {use.owner.operation for use in value.uses}
                 if value.type.has_static_shape and users <= inside:

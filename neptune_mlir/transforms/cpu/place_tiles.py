@@ -19,6 +19,7 @@ import math
 from typing import Any
 
 from neptune_mlir.ir.bindings import ir, linalg, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 
 WHOLE_TILE = 1 << 16  # elements of the largest tile (the pass `tile`)
@@ -58,10 +59,6 @@ def _outputs(op: Any) -> range:
     return range(count - len(op.operation.results), count)
 
 
-def _defining(value: Any) -> Any:
-    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
-
-
 def _fresh_empty(kind: Any) -> Any:
     return tensor.EmptyOp(list(kind.shape), kind.element_type).result
 
@@ -72,7 +69,7 @@ def _copy_static_loads(body: Any) -> None:
             name, results = op.operation.name, op.operation.results
             if name != "tensor.extract_slice" or not results[0].type.has_static_shape:
                 continue
-            source = _defining(op.operation.operands[0])
+            source = defining_op(op.operation.operands[0])
             if source is not None and source.parent.name != "func.func":
                 continue  # a part of a tile: a view
             if source is None and op.operation.operands[0].owner.owner.name == "scf.for":
@@ -144,7 +141,7 @@ def _load_early(body: Any) -> None:
                 op.name == "linalg.copy" and op.operands[0] in moved
             )
             ready = all(
-                _defining(v) is None or _defining(v).block != block or v in moved
+                defining_op(v) is None or defining_op(v).block != block or v in moved
                 for v in _needed(op)
             )
             if not (movable and ready and len(op.results)) or op.name == "tensor.insert_slice":
@@ -185,7 +182,7 @@ def _own_destinations(body: Any) -> None:
 
 def _own(op: Any, position: int) -> None:
     value = op.operands[position]
-    source = _defining(value)
+    source = defining_op(value)
     if source is None or not isinstance(value.type, ir.RankedTensorType):
         return
     if source.name == "tensor.empty":
@@ -213,7 +210,7 @@ def _overwrite(op: Any, block: Any) -> None:
     identity = ir.AffineMap.get_identity(maps[out].n_dims)
     if maps[out] != identity or list(region.arguments[out].uses):
         return
-    empty = _defining(op.operands[out])
+    empty = defining_op(op.operands[out])
     if empty is None or empty.name != "tensor.empty" or _is_stored(op.results[0]):
         return
     for position in range(out):
@@ -251,10 +248,10 @@ def _owned_here(value: Any, block: Any) -> bool:
 
 def _is_outside(value: Any) -> bool:
     """Whether a value is a part of a tensor of the host."""
-    op = _defining(value)
+    op = defining_op(value)
     if op is None or op.name != "tensor.extract_slice":
         return False
-    source = _defining(op.operands[0])
+    source = defining_op(op.operands[0])
     return source is None or source.parent.name == "func.func"
 
 
@@ -310,7 +307,7 @@ def _yield_in_place(body: Any) -> None:
 def _built_in(value: Any, argument: Any, block: Any) -> bool:
     """Whether `value` is made in the buffer of `argument`: each step overwrites a dead value."""
     while value != argument:
-        source = _defining(value)
+        source = defining_op(value)
         if source is None or source.block != block:
             return False
         if _is_linalg(source):

@@ -42,12 +42,12 @@ from neptune_mlir.dialects.nests import (
     tensor_key,
 )
 from neptune_mlir.dialects.op_names import GLOBAL, MULTIPROCESSORS, PRIVATE, READS, STREAM
-from neptune_mlir.dialects.program import defining_op, functions
+from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import ScheduleError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, location_text
-from neptune_mlir.ir.values import module_of
+from neptune_mlir.ir.values import defining_op, module_of
 from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.targets.resources import stages_under_way
 from neptune_mlir.transforms.fusion.groups import FusedAxis

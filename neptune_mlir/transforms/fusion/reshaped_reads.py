@@ -29,8 +29,9 @@ from neptune_mlir.algebra.access import is_access, lookups
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.attributes import MERGED_ROWS
 from neptune_mlir.dialects.nests import DYNAMIC, Nest
-from neptune_mlir.dialects.program import NestProgram, defining_op, top_level_op
+from neptune_mlir.dialects.program import NestProgram, top_level_op
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 _EXPAND, _COLLAPSE = "tensor.expand_shape", "tensor.collapse_shape"
 

@@ -31,6 +31,7 @@ from typing import Any
 
 from neptune_mlir.dialects.attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 LARGEST = 1024.0  # an exponent is then off by 2^-12 at most, half of what rounding to f16 loses
 _SUMS = ("arith.addf", "arith.subf", "arith.negf")
@@ -67,7 +68,7 @@ def mark_tolerant(forall: Any) -> None:
 
 def _is_bf16(value: Any) -> bool:
     """Whether a number is one of bf16."""
-    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    made = defining_op(value)
     wide = made is not None and made.name == "arith.extf"
     return isinstance(made.operands[0].type if wide else value.type, ir.BF16Type)
 

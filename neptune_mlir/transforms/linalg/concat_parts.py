@@ -16,6 +16,7 @@ from typing import Any
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.linalg.structured_loops import Loops, dims_of
 
 DEEP = 64  # ops behind one another
@@ -53,7 +54,7 @@ class Parts:
         return frozenset(self._once(key, lambda: set(self._find_cuts(value, dim)), ()))
 
     def _find_cuts(self, value: Any, dim: int) -> Iterable[int]:
-        op = owner_of(value)
+        op = defining_op(value)
         if op is None or shape_of(value)[dim] == DYNAMIC:
             return
         if op.name == "tensor.concat" and op.attributes["dim"].value == dim:
@@ -108,7 +109,7 @@ class Parts:
         """Is a tensor computed elementwise from one that was reduced, maybe along `dim`?"""
 
         def find() -> bool:
-            op = owner_of(value)
+            op = defining_op(value)
             if op is None:
                 return False
             loops = elementwise(op, value)
@@ -123,7 +124,7 @@ class Parts:
         """Is a tensor computed from a reduction?"""
 
         def find() -> bool:
-            op = owner_of(value)
+            op = defining_op(value)
             if op is None or not op.name.startswith(("linalg.", "tensor.")):
                 return False
             loops = Loops.of(op)
@@ -148,7 +149,7 @@ class Parts:
         return found
 
     def _build(self, value: Any, dim: int, offset: int, size: int) -> Any:
-        op, kind = owner_of(value), resized(value.type, dim, size)
+        op, kind = defining_op(value), resized(value.type, dim, size)
         if op is None:
             return _slice(value, dim, offset, size)
         if op.name == "tensor.concat":
@@ -212,12 +213,6 @@ class Parts:
 
 
 # ---- what ops say ------------------------------------------------------------------------------
-
-
-def owner_of(value: Any) -> Any:
-    """The op that made a value, None for an argument."""
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def shape_of(value: Any) -> list[int]:

@@ -17,6 +17,7 @@ from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.op_names import MAP
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.bindings import tensor as tensor_dialect
+from neptune_mlir.ir.values import defining_op
 
 
 @dataclass(frozen=True)
@@ -35,22 +36,18 @@ def whole_scan(op: Any, dim: int, inclusive: bool, identity: Any) -> Scan:
     user = _only_user(result)
     if user is None:
         return Scan(x, inclusive)
-    source, again = _reversed_along(_owner(x), dim), _reversed_along(user, dim)
+    source, again = _reversed_along(defining_op(x), dim), _reversed_along(user, dim)
     if source is not None and again == result:
         return Scan(source, inclusive, upwards=False, around=user)
-    if inclusive and (source := _without_last(_owner(x), dim)) is not None:
+    if inclusive and (source := _without_last(defining_op(x), dim)) is not None:
         if _behind_one(user, dim, result, identity):
             return Scan(source, inclusive=False, around=user)
     return Scan(x, inclusive)
 
 
-def _owner(value: Any) -> Any:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
 def _only_user(value: Any) -> Any:
     """The one op beside the one that makes a value that uses it, if it is one."""
-    block, users = _owner(value).block, set()
+    block, users = defining_op(value).block, set()
     for use in value.uses:
         user = use.owner.operation
         while user.block != block:
@@ -64,7 +61,7 @@ def _reversed_along(op: Any, dim: int) -> Any:
     if op is None or op.name != "linalg.generic" or len(op.results) != 1:
         return None
     *_, last = op.regions[0].blocks[0].operations
-    read = _owner(last.operation.operands[0])
+    read = defining_op(last.operation.operands[0])
     if read is None or read.name != "tensor.extract":
         return None
     source, *at = read.operands
@@ -80,12 +77,12 @@ def _reversed_along(op: Any, dim: int) -> Any:
 
 def _is_at(value: Any, loop: int, last: int | None) -> bool:
     """Whether an index is the position along a loop, or `last` less that."""
-    op = _owner(value)
+    op = defining_op(value)
     if last is not None:
-        known = op is not None and op.name == "arith.subi" and _owner(op.operands[0])
+        known = op is not None and op.name == "arith.subi" and defining_op(op.operands[0])
         if not known or known.name != "arith.constant" or known.attributes["value"].value != last:
             return False
-        op = _owner(op.operands[1])
+        op = defining_op(op.operands[1])
     return op is not None and op.name == "linalg.index" and op.attributes["dim"].value == loop
 
 
@@ -108,7 +105,7 @@ def _behind_one(op: Any, dim: int, result: Any, identity: Any) -> bool:
     if not isinstance(view, tensor_dialect.ConcatOp) or list(op.operands)[1:] != [result]:
         return False
     first = op.operands[0]
-    made = _owner(first)
+    made = defining_op(first)
     one = ir.RankedTensorType(first.type).shape[dim] == 1
     if op.attributes["dim"].value != dim or not one or made is None:
         return False
@@ -118,7 +115,7 @@ def _behind_one(op: Any, dim: int, result: Any, identity: Any) -> bool:
     if made.name not in (MAP, "linalg.fill"):
         return False
     given = made.operands[0] if made.name == "linalg.fill" else _yielded(made)
-    known = _owner(given)
+    known = defining_op(given)
     constant = known is not None and known.name == "arith.constant"
     return bool(constant and known.attributes["value"].value == identity)
 

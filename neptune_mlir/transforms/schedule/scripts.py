@@ -25,6 +25,7 @@ from neptune_mlir.dialects.op_names import INDEX, MAP, READ, REDUCE, VIEWS
 from neptune_mlir.dialects.program import NestProgram, functions
 from neptune_mlir.errors import InputError, NeptuneError, ScheduleError, did_you_mean
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, module, source_name
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.group_tiles import DEEP
 from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.fusion import factors_ahead
@@ -403,7 +404,7 @@ class Problems:
 
 def _nest_of(tensor: Any) -> Any:
     """The map or reduction that makes a tensor, None where there is none."""
-    maker = None if isinstance(tensor.owner, ir.Block) else tensor.owner
+    maker = defining_op(tensor)
     return maker if maker and maker.name in (MAP, REDUCE) else None
 
 

@@ -35,6 +35,7 @@ from neptune_mlir.dialects.scalars import (
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import arith, func, ir, linalg, scf, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.tiling.bodies import Bodies
 from neptune_mlir.transforms.tiling.bounds import Range, tail_ranges
 from neptune_mlir.transforms.tiling.host_plan import captured
@@ -522,7 +523,7 @@ def _copy_combiner(block: Any, entry: Any) -> bool:
     for value in captured(list(block.operations)):
         if value in given:
             continue
-        source = None if isinstance(value, ir.BlockArgument) else value.owner.operation
+        source = defining_op(value)
         if source is None or source.name != "arith.constant":
             return False
         given[value] = source.clone().results[0]

@@ -15,10 +15,10 @@ from typing import Any
 from neptune_mlir.dialects.attributes import EQUAL_DIMS, KERNEL, OF_MASK, STORED, UNSIGNED
 from neptune_mlir.dialects.constants import constants_of
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
-from neptune_mlir.dialects.program import defining_op
 from neptune_mlir.dialects.regions import operations_named
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.runtime.plan import NUMBERS, Argument, Buffer, Constant, Launch, Plan
 
 

@@ -25,6 +25,7 @@ from typing import Any
 from neptune_mlir.analysis.tiles import owner, read_contraction, read_generic
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.ir.bindings import ir, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets import cpu
 from neptune_mlir.transforms.registry import register
 
@@ -231,7 +232,7 @@ def _is_elementwise(op: Any) -> bool:
 def _makers_of_inputs(op: Any) -> list[Any]:
     """What makes the inputs of two dimensions; None for a tile that is not made here."""
     return [
-        None if isinstance(v, ir.BlockArgument) else v.owner.operation
+        defining_op(v)
         for v, m in zip(list(op.operands)[:-1], _maps(op), strict=False)
         if m.n_dims == len(m.results)
     ]

@@ -27,8 +27,9 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import lookups, position_of
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map, build_reduce
-from neptune_mlir.dialects.program import NestProgram, defining_op
+from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.fusion.reshapes import collapsed, expanded, replaced
 
 _EXPAND = "tensor.expand_shape"
