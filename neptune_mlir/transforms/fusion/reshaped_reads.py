@@ -9,7 +9,9 @@
 Without it a map whose result is seen under another shape (a norm of groups of a row) is a tensor
 in memory, and what reads it another kernel. A read is replaced where every position that comes of
 it is one that reads may have: `(16 g + e) // 16` is `g` where e is under 16, and
-`16 (j // 16) + j % 16` is `j`. Other reads stay those of the reshape, which is a view.
+`16 (j // 16) + j % 16` is `j`. So is it where a reshape of the array that stands before has such a
+position: `a[i, 16 g + e]` is `b[i, g, e]` of a `b` that is `a` as [i, g, e]. Other reads stay those
+of the reshape, which is a view.
 
 A map that computes with what a reduction gives (what follows a product) is a tensor in memory if it
 is seen under another shape, and who reads it reads that.
@@ -19,7 +21,7 @@ Part of `inline-maps`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -45,12 +47,38 @@ def straightened(program: NestProgram, nest: Nest) -> Term:
     table: dict[Term, Term] = {}
     for read in T.reads(nest.body):
         if _reshape(program, read) is not None and not lookups(read):
-            table[read] = _straight(program, read, extents) or read
+            views = _Views(program, nest.op.operation)
+            table[read] = _straight(views, read, extents) or read
     return T.substitute(nest.body, table) if table else nest.body
 
 
-def _straight(program: NestProgram, read: Term, extents: Mapping[int, int]) -> Term | None:
+@dataclass(frozen=True)
+class _Views:
+    """A program, and the op before which reshapes stand that its reads may be of."""
+
+    program: NestProgram
+    reader: Any
+
+    def of(self, read: Term, extents: Mapping[int, int]) -> Term | None:
+        """A read of an array as one of a reshape whose extents split those of the array, where
+        its positions are some there."""
+        source = self.program.values[read.attr]
+        for use in source.uses:
+            op = use.owner.operation
+            if op.name != _EXPAND or op.block != self.program.block:
+                continue
+            found = _digits(op, read.args) if op.is_before_in_block(self.reader) else None
+            if found is not None:
+                args = [_simplified(p, extents) for p in found]
+                made = T.read(self.program.values.key(op.results[0]), *args, dtype=read.dtype)
+                if is_access(made):
+                    return made
+        return None
+
+
+def _straight(views: _Views, read: Term, extents: Mapping[int, int]) -> Term | None:
     """What a read is, through reshapes and maps; None where a position would be none."""
+    program = views.program
     otherwise = read if is_access(read) else None
     op = _reshape(program, read)
     if op is not None:
@@ -59,18 +87,20 @@ def _straight(program: NestProgram, read: Term, extents: Mapping[int, int]) -> T
             return otherwise
         args = [_simplified(p, extents) for p in positions]
         made = T.read(program.values.key(op.operands[0]), *args, dtype=read.dtype)
-        return _straight(program, made, extents) or otherwise
+        return _straight(views, made, extents) or otherwise
     nest = program.nests.get(read.attr)
     if otherwise is not None:  # of a map, which `inline-maps` puts in
         return read
-    if nest is None or nest.kind != "map" or _counts(nest.body) or lookups(nest.body):
+    if nest is None or nest.kind != "map":
+        return views.of(read, extents)
+    if _counts(nest.body) or lookups(nest.body):
         return None
     at = {loop: read.args[dim] for dim, loop in enumerate(nest.result_axes)}
     table: dict[Term, Term] = {}
     for inner in T.reads(nest.body):
         args = [_simplified(T.rename_axes(a, at), extents) for a in inner.args]
         moved = T.read(inner.attr, *args, dtype=inner.dtype)
-        found = _straight(program, moved, extents)
+        found = _straight(views, moved, extents)
         if found is None:
             return None
         table[inner] = found
@@ -127,25 +157,44 @@ def _reshape(program: NestProgram, read: Term) -> Any:
 
 def _positions(op: Any, args: Sequence[Term]) -> list[Term] | None:
     """Where in its source an element of a reshape lies; None where extents are not known."""
-    expands = op.name == _EXPAND
-    wide = op.results[0] if expands else op.operands[0]
-    shape = ir.RankedTensorType(wide.type).shape
+    if op.name == _COLLAPSE:
+        return _digits(op, args)
     found: list[Term] = []
-    for number, group in enumerate(op.attributes["reassociation"]):
+    for group in _groups(op):
+        if group is None:
+            return None
+        total = T.const(0, "index")
+        for d, _, step in group:
+            total = T.make("add", total, T.make("mul", args[d], T.const(step, "index")))
+        found.append(total)
+    return found
+
+
+def _digits(op: Any, args: Sequence[Term]) -> list[Term] | None:
+    """Where an element of the side of a reshape with fewer dimensions lies in the other one; None
+    where extents are not known."""
+    found: list[Term] = []
+    for number, group in enumerate(_groups(op)):
+        if group is None:
+            return None
+        for k, (_, extent, step) in enumerate(group):
+            digit = T.make("floordiv", args[number], T.const(step, "index"))
+            found.append(T.make("rem", digit, T.const(extent, "index")) if k else digit)
+    return found
+
+
+def _groups(op: Any) -> Iterator[list[tuple[int, int, int]] | None]:
+    """For each dimension of the side of a reshape with fewer, those of the other side that it is:
+    their numbers, extents and steps; None where extents are not known."""
+    wide = op.results[0] if op.name == _EXPAND else op.operands[0]
+    shape = ir.RankedTensorType(wide.type).shape
+    for group in op.attributes["reassociation"]:
         dims = [d.value for d in group]
         if len(dims) > 1 and any(shape[d] < 0 for d in dims):
-            return None
-        steps = [prod(shape[e] for e in dims[k + 1 :]) for k in range(len(dims))]
-        if expands:
-            total = T.const(0, "index")
-            for d, step in zip(dims, steps, strict=True):
-                total = T.make("add", total, T.make("mul", args[d], T.const(step, "index")))
-            found.append(total)
+            yield None
             continue
-        for k, (d, step) in enumerate(zip(dims, steps, strict=True)):
-            digit = T.make("floordiv", args[number], T.const(step, "index"))
-            found.append(T.make("rem", digit, T.const(shape[d], "index")) if k else digit)
-    return found
+        steps = (prod(shape[e] for e in dims[k + 1 :]) for k in range(len(dims)))
+        yield [(d, shape[d], step) for d, step in zip(dims, steps, strict=True)]
 
 
 @dataclass(frozen=True)

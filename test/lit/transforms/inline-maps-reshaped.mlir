@@ -141,3 +141,39 @@ func.func @shared(%q: tensor<128x8xf32>, %k: tensor<8x8xf32>) -> tensor<128x8xf3
   }) {domain = array<i64: 128, 8>, result_axes = array<i64: 0, 1>} : () -> tensor<128x8xf32>
   return %s : tensor<128x8xf32>
 }
+
+// The rows that a mean is subtracted from are an argument, which the mean reads in groups: so do
+// the squares, as that view has what they read.
+// CHECK-LABEL: func.func @argument
+// CHECK: %[[G:.*]] = tensor.expand_shape %arg0
+// CHECK: %[[M:.*]] = "neptune.reduce"()
+// CHECK-NEXT: "neptune.read"(%[[G]])
+// CHECK-NOT: neptune.map
+// CHECK: %[[V:.*]] = "neptune.reduce"()
+// CHECK-NEXT: "neptune.read"(%[[G]])
+// CHECK-NEXT: "neptune.read"(%[[M]]) {map = #[[GROUP]]}
+// CHECK: return %[[V]]
+func.func @argument(%x: tensor<4x128xf32>) -> tensor<4x8xf32> {
+  %groups = tensor.expand_shape %x [[0], [1, 2]] output_shape [4, 8, 16]
+      : tensor<4x128xf32> into tensor<4x8x16xf32>
+  %mean = "neptune.reduce"() ({
+    %a = "neptune.read"(%groups) {map = #3} : (tensor<4x8x16xf32>) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4, 8, 16>,
+          result_axes = array<i64: 0, 1>} : () -> tensor<4x8xf32>
+  %z = "neptune.map"() ({
+    %a = "neptune.read"(%x) {map = #2} : (tensor<4x128xf32>) -> f32
+    %b = "neptune.read"(%mean) {map = #m} : (tensor<4x8xf32>) -> f32
+    %c = arith.subf %a, %b : f32
+    "neptune.yield"(%c) : (f32) -> ()
+  }) {domain = array<i64: 4, 128>, result_axes = array<i64: 0, 1>} : () -> tensor<4x128xf32>
+  %again = tensor.expand_shape %z [[0], [1, 2]] output_shape [4, 8, 16]
+      : tensor<4x128xf32> into tensor<4x8x16xf32>
+  %v = "neptune.reduce"() ({
+    %a = "neptune.read"(%again) {map = #3} : (tensor<4x8x16xf32>) -> f32
+    %b = arith.mulf %a, %a : f32
+    "neptune.yield"(%b) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4, 8, 16>,
+          result_axes = array<i64: 0, 1>} : () -> tensor<4x8xf32>
+  return %v : tensor<4x8xf32>
+}
