@@ -124,34 +124,34 @@ class Arithmetic:
         small = arith.cmpf(arith.CmpFPredicate.OLT, x, self.c(2.0**-126))
         x = arith.select(small, arith.mulf(x, self.c(2.0**23)), x)
         offset = arith.select(small, self.c(-23.0), self.c(0.0))
-        one_plus_m, number = self.mantissa(x)
-        exponent = arith.sitofp(self.kind, number)
-        return arith.subf(one_plus_m, self.c(1.0)), arith.addf(exponent, offset)
+        one_plus_m, place = self.mantissa(x)
+        return arith.subf(one_plus_m, self.c(1.0)), self.exponent(place, offset)
 
     def mantissa(self, x: Any) -> tuple[Any, Any]:
-        """x = y 2^e for positive finite normal x, y in [sqrt(1/2), sqrt(2)): y, and e as a whole
-        number."""
+        """x = y 2^e for positive finite normal x, y in [sqrt(1/2), sqrt(2)): y, and e in its place
+        among the bits of a float."""
         low = int(np.float32(math.sqrt(0.5)).view(np.uint32))
-        shifted = arith.subi(self.to_bits(x), self.i(low))
-        mantissa = arith.addi(arith.andi(shifted, self.i(0x7FFFFF)), self.i(low))
-        return self.from_bits(mantissa), arith.shrsi(shifted, self.i(23))
+        bits = self.to_bits(x)
+        place = arith.andi(arith.subi(bits, self.i(low)), self.i(0xFF800000))
+        return self.from_bits(arith.subi(bits, place)), place
+
+    def exponent(self, place: Any, offset: Any) -> Any:
+        """An exponent in its place, and what is added to it, as a float."""
+        return self.fma(arith.sitofp(self.kind, place), self.c(2.0**-23), offset)
 
     def log_of_mantissa(self, m: Any) -> Any:
         """log(1 + m) - m."""
-        square = arith.mulf(m, m)
-        rest = arith.mulf(arith.mulf(square, m), self.horner(m, P.LOG))
-        return self.fma(square, self.c(-0.5), rest)
+        return arith.mulf(arith.mulf(m, m), self.horner(m, (-0.5, *P.LOG)))
 
     def log_special(self, x: Any, value: Any) -> Any:
-        """The results of a logarithm at 0, infinity, negative numbers and NaN."""
+        """The results of a logarithm at 0, infinity, negative numbers and NaN. By its bits, what is
+        neither positive and finite nor 0 is as large as infinity; inf x + inf is its logarithm."""
         infinity = self.c(math.inf)
-        positive = arith.cmpf(arith.CmpFPredicate.OGT, x, self.c(0.0))
-        finite = arith.cmpf(arith.CmpFPredicate.OLT, x, infinity)
+        large = self.i(int(np.float32(math.inf).view(np.uint32)))
+        special = arith.cmpi(arith.CmpIPredicate.uge, self.to_bits(x), large)
+        value = arith.select(special, self.fma(x, infinity, infinity), value)
         zero = arith.cmpf(arith.CmpFPredicate.OEQ, x, self.c(0.0))
-        other = arith.select(zero, self.c(-math.inf), self.c(math.nan))
-        value = arith.select(positive, value, other)
-        unordered_or_infinite = arith.select(positive, x, value)
-        return arith.select(finite, value, self.nan_through(x, unordered_or_infinite))
+        return arith.select(zero, self.c(-math.inf), value)
 
     def nan_through(self, x: Any, value: Any) -> Any:
         return arith.select(arith.cmpf(arith.CmpFPredicate.UNO, x, x), x, value)

@@ -48,11 +48,11 @@ class Logarithms(Arithmetic):
     def log1p(self, x: Any) -> Any:
         u = arith.addf(x, self.c(1.0))
         lost = arith.subf(x, arith.subf(u, self.c(1.0)))  # what rounding took from 1 + x
-        one_plus_m, exponent = self.mantissa(u)
-        power = arith.subi(self.i(_ONE), arith.shli(exponent, self.i(23)))  # the bits of 2^-e
+        one_plus_m, place = self.mantissa(u)
+        power = arith.subi(self.i(_ONE), place)  # the bits of 2^-e
         power = arith.maxsi(power, self.i(0))  # 0 where that is too small: nothing was lost there
         m = self.fma(lost, self.from_bits(power), arith.subf(one_plus_m, self.c(1.0)))
-        value = self.log_special(u, self._log_of(m, arith.sitofp(self.kind, exponent)))
+        value = self.log_special(u, self._log_of(m, self.exponent(place, self.c(0.0))))
         tiny = arith.cmpf(arith.CmpFPredicate.OEQ, u, self.c(1.0))  # its own logarithm
         return arith.select(tiny, x, value)
 
