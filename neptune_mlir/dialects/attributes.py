@@ -129,8 +129,9 @@ AXIS_NAMES = Attribute(
     writers=("dialects.nests",), readers=("dialects.nests",),
 )  # fmt: skip
 _HOLD, _LAZY = "transforms.hopper.hold_references", "transforms.hopper.lazy_rescaling"
-_ONCE = "transforms.hopper.make_once"
-_PIPELINE = "transforms.hopper.pipeline_loops"
+_ONCE, _PIPELINE = "transforms.hopper.make_once", "transforms.hopper.pipeline_loops"
+_AXES = "transforms.fusion.axes"
+_CHUNKS = f"{_AXES}.chunk_moments", f"{_AXES}.chunk_places"
 FREE = Mark(
     "free", MARK, "neptune.accumulate, its tile op",
     "no result depends on its value: any reference will do",
@@ -140,9 +141,8 @@ FREE = Mark(
 APART = Attribute(
     "apart", TEXT, "neptune.reduce",
     "why it is not fused with reductions that it reads, or that read it",
-    writers=("dialects.program", "transforms.fusion.defer",
-             "transforms.fusion.axes.chunk_moments", "transforms.fusion.axes.split_sums"),
-    readers=("dialects.program", "transforms.fusion.axes.chunk_moments", "transforms.fusion.plan"),
+    writers=("dialects.program", "transforms.fusion.defer", *_CHUNKS, f"{_AXES}.split_sums"),
+    readers=("dialects.program", *_CHUNKS, "transforms.fusion.plan"),
 )  # fmt: skip
 SCALED = Mark(
     "scaled", MARK, "neptune.reduce", "its factor that sums of rows scale is stored ahead of it",

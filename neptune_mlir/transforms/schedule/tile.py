@@ -46,6 +46,7 @@ looks at the part that an axis plays, never at what the program is for:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -247,7 +248,7 @@ def default_tile(
     if inner is not None:
         across, beside = (0, 0) if stream else columns_beside(op, nests, axis, inner, chip_of(op))
         stream, most = (across, power_of_2(across) * beside) if beside else (stream, most)
-        width = beside or WHOLE_PARALLEL
+        width = beside or _across_whole(op, nests, reduced, sizes) or WHOLE_PARALLEL
         sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
             fit_join(sizes, op, parallel, inner, nests, wishes, bool(chip_of(op)))
@@ -403,6 +404,18 @@ def _inner(
     streams = axis is not None and (not chip_of(op) or is_contiguous(axis, nests))
     found = parallel and not streams and is_contiguous(parallel[-1], nests)
     return parallel.pop() if found else None
+
+
+def _across_whole(
+    op: Any, nests: Sequence[FusedNest], reduced: set[int], sizes: dict[int, int]
+) -> int:
+    """Columns of a tile of a reduction alone, on GPUs, that has all of what lies across them, and
+    few elements of it: as many as it has room for (0: by another rule)."""
+    if not chip_of(op) or not isinstance(op, N.ReduceOp) or any(sizes[a] for a in reduced):
+        return 0
+    whole = math.prod(op.domain[a] for a in reduced)
+    width = 1 << (TILE_WORDS[True] // _words(nests) // max(1, whole)).bit_length() >> 1
+    return width if COLUMNS[0] <= width < WHOLE_PARALLEL else 0
 
 
 def _words(nests: Sequence[FusedNest]) -> int:

@@ -16,7 +16,11 @@ from support.chips.scalar_ops import bf16_round
 
 
 def simulated(program):
-    raised = RaisedProgram(program.to_mlir(), program.name)
+    return simulated_text(program.to_mlir(), program.name)
+
+
+def simulated_text(text, name):
+    raised = RaisedProgram(text, name)
     lowering = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     return Simulated(lowering.module, target="sm_90a")
 
@@ -116,3 +120,49 @@ def test_rows_that_are_reduced_together_share_what_stands_beside_them():
     x, y = p.input("x", i, j)[i, j], p.input("y", j)[j]
     p.output(n.mean(n.maximum(1.0 - x * y, 0.0), i, j))
     check(p, (24, 600), (600,))
+
+
+def argmax_over_rows(combiner, odd, rows=192, columns=40):
+    """The first row of each column that is its extremum (or no number), as front ends write it."""
+    identity = {"max": "0xFF800000", "min": "0x7F800000"}[combiner]
+    odd_text = "%o = arith.cmpf une, %a, %a : f32\n%c = arith.ori %s, %o : i1" if odd else ""
+    return f"""
+#x = affine_map<(b, j, i) -> (b, i, j)>
+#m = affine_map<(b, j, i) -> (b, j)>
+func.func @place(%x: tensor<2x{rows}x{columns}xf32>) -> tensor<2x{columns}xi64> {{
+  %m = "neptune.reduce"() ({{
+    %a = "neptune.read"(%x) {{map = #x}} : (tensor<2x{rows}x{columns}xf32>) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }}, {{}}) {{combiner = "{combiner}", identity = {identity} : f32,
+          domain = array<i64: 2, {columns}, {rows}>,
+          result_axes = array<i64: 0, 1>}} : () -> tensor<2x{columns}xf32>
+  %p = "neptune.reduce"() ({{
+    %a = "neptune.read"(%x) {{map = #x}} : (tensor<2x{rows}x{columns}xf32>) -> f32
+    %e = "neptune.read"(%m) {{map = #m}} : (tensor<2x{columns}xf32>) -> f32
+    %{"s" if odd else "c"} = arith.cmpf oeq, %a, %e : f32
+    {odd_text}
+    %i = "neptune.index"() {{dim = 2 : i64}} : () -> index
+    %at = arith.index_cast %i : index to i64
+    %n = arith.constant {rows} : i64
+    %r = arith.select %c, %at, %n : i64
+    "neptune.yield"(%r) : (i64) -> ()
+  }}, {{}}) {{combiner = "min", identity = 9223372036854775807 : i64,
+          domain = array<i64: 2, {columns}, {rows}>,
+          result_axes = array<i64: 0, 1>}} : () -> tensor<2x{columns}xi64>
+  return %p : tensor<2x{columns}xi64>
+}}"""
+
+
+@pytest.mark.parametrize(("combiner", "odd"), [("max", True), ("min", True), ("max", False)])
+def test_where_columns_have_an_extremum_is_found_in_one_pass(combiner, odd):
+    """Ties, zeros of both signs, columns of infinities and what is no number."""
+    run = simulated_text(argmax_over_rows(combiner, odd), "place")
+    loads = [line for line in run.assigned.splitlines() if "extract_slice %expanded" in line]
+    assert len(loads) == 1
+    x = np.random.default_rng(3).integers(-3, 4, (2, 192, 40)).astype(np.float32)
+    x[0, :, 3], x[1, :, 4], x[0, :, 5] = -np.inf, np.inf, 0.0
+    x[0, ::2, 5], x[1, 150:, 6], x[1, 7, 7], x[0, :, 8] = -0.0, 5.0, np.nan, np.nan
+    extremum = x.max(1) if combiner == "max" else x.min(1)
+    hit = (x == extremum[:, None]) | (odd & np.isnan(x))
+    wanted = np.where(hit.any(1), hit.argmax(1), 192)
+    np.testing.assert_array_equal(run(x), wanted)

@@ -25,6 +25,7 @@ from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map, build_reduce
 from neptune_mlir.dialects.program import ExtentClasses, NestProgram, as_apart
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.axes.chunk_moments import chunk_moments
+from neptune_mlir.transforms.fusion.axes.chunk_places import chunk_places
 from neptune_mlir.transforms.fusion.axes.split_sums import split_sums
 from neptune_mlir.transforms.fusion.reshapes import collapsed, expanded, replaced
 
@@ -32,11 +33,12 @@ LONGEST = 1 << 30  # an axis has positions of 32 bits, behind its end too
 
 
 def axes_of_rows(function: Any) -> None:
-    """Join axes, and split those of moments over several (`chunk_moments`) and of sums over rows
-    (`split_sums`)."""
+    """Join axes, and split those of moments over several (`chunk_moments`), of places of extrema
+    (`chunk_places`) and of sums over rows (`split_sums`)."""
     while _join_two(function):
         pass
     chunk_moments(function)
+    chunk_places(function)
     split_sums(function)
 
 
