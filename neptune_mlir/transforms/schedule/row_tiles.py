@@ -92,6 +92,7 @@ SHORT_ROWS = {
 WARP_ROWS = range(513, 3072 + 1)
 FEW_ELEMENTS = 6 * 256  # of a row up to which several are a program's
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
+ACROSS = 64  # elements across MOST_BESIDE columns that are moved one by one, of a tile
 THREADS = 128  # of a program that reduces a tile of ROW elements
 BYTES = 16  # of a chunk
 LEAST_CHUNK = CHUNK // 2  # elements of 32 bits in 16 bytes
@@ -207,7 +208,8 @@ def columns_beside(
     beside them (0, 0: by another rule).
 
     What is read again once it was reduced (a norm over channels) is held whole. Of what is read
-    once each thread has 16 bytes of a row, so that threads share no sum.
+    once each thread has 16 bytes of a row, so that threads share no sum. Those that are moved one
+    by one have larger tiles, and more warps: programs have much under way, and few rounds.
     """
     if axis is None or not is_known(chip) or gpu_target(chip).row_warps * WARP_ROW <= ROW:
         return 0, 0
@@ -220,6 +222,8 @@ def columns_beside(
     reads = [r for nest in nests for r in nest.reads if {axis, inner} <= T.axes_of(r)]
     chunk = 16 // max((element_bytes(r.dtype) for r in reads), default=16)
     beside = THREADS * chunk
+    if columns % chunk and columns >= MOST_BESIDE and extent % ACROSS == 0:
+        return ACROSS, MOST_BESIDE
     return (ROW // beside, beside) if columns >= beside and columns % chunk == 0 else (0, 0)
 
 

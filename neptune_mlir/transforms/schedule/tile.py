@@ -93,9 +93,7 @@ from neptune_mlir.transforms.schedule.product_axes import (
     product_parts,
     shared_axes,
 )
-from neptune_mlir.transforms.schedule.row_tiles import (
-    columns_beside,
-)
+from neptune_mlir.transforms.schedule.row_tiles import ACROSS, columns_beside
 from neptune_mlir.transforms.schedule.stream_tiles import (
     WHOLE_COLUMN,
     is_uncut,
@@ -248,7 +246,9 @@ def default_tile(
     if inner is not None:
         across, beside = (0, 0) if stream else columns_beside(op, nests, axis, inner, chip_of(op))
         stream, most = (across, power_of_2(across) * beside) if beside else (stream, most)
-        width = beside or _across_whole(op, nests, reduced, sizes) or WHOLE_PARALLEL
+        if axis is None and chip_of(op) and isinstance(op, N.ReduceOp):
+            beside, most = _alone_across(op, nests, reduced, inner, sizes)
+        width = beside or WHOLE_PARALLEL
         sizes[inner] = 0 if at_most(domain[inner], width) else width
         if isinstance(op, N.GlobalOp):
             fit_join(sizes, op, parallel, inner, nests, wishes, bool(chip_of(op)))
@@ -406,16 +406,19 @@ def _inner(
     return parallel.pop() if found else None
 
 
-def _across_whole(
-    op: Any, nests: Sequence[FusedNest], reduced: set[int], sizes: dict[int, int]
-) -> int:
-    """Columns of a tile of a reduction alone, on GPUs, that has all of what lies across them, and
-    few elements of it: as many as it has room for (0: by another rule)."""
-    if not chip_of(op) or not isinstance(op, N.ReduceOp) or any(sizes[a] for a in reduced):
-        return 0
-    whole = math.prod(op.domain[a] for a in reduced)
-    width = 1 << (TILE_WORDS[True] // _words(nests) // max(1, whole)).bit_length() >> 1
-    return width if COLUMNS[0] <= width < WHOLE_PARALLEL else 0
+def _alone_across(
+    op: Any, nests: Sequence[FusedNest], reduced: set[int], inner: int, sizes: dict[int, int]
+) -> tuple[int, int]:
+    """Columns of a tile of a reduction alone, and how many elements it may have (0: by the rule).
+    One that has all of what lies across them, and few elements of it, has as many as it has room
+    for; columns that are moved one by one are as in a stream."""
+    if not any(sizes[a] for a in reduced):
+        whole = math.prod(op.domain[a] for a in reduced)
+        width = 1 << (TILE_WORDS[True] // _words(nests) // max(1, whole)).bit_length() >> 1
+        return (width, 0) if COLUMNS[0] <= width < WHOLE_PARALLEL else (0, 0)
+    (axis, *more) = reduced
+    across, beside = columns_beside(op, nests, axis, inner, chip_of(op))
+    return (beside, across * beside) if across == ACROSS and not more else (0, 0)
 
 
 def _words(nests: Sequence[FusedNest]) -> int:

@@ -282,6 +282,26 @@ def test_a_row_that_all_results_share_is_a_table() -> None:
     assert tiles(module, "tile{held=24576 product-rows=1}") == [[128, 32]]
 
 
+@pytest.mark.parametrize(
+    ("shape", "want"),
+    [
+        ([4096, 4096], [16, 256]),
+        ([4096, 4095], [64, 256]),  # columns that are moved one by one, by many warps
+        ([64, 4095], [0, 64]),  # all that lies across them
+        ([32, 4096], [0, 128]),
+        ([4, 4096], [0, 256]),
+    ],
+)
+def test_columns_that_are_reduced_alone(shape: list[int], want: list[int]) -> None:
+    def column_maxima(f: Builder, x: Any) -> list[Any]:
+        return [f.reduce("max", f.at(x, 0, 1), (x, 0), (x, 1), result=[1])]
+
+    module = module_of(column_maxima, [(shape, "f32")], [(shape[1:], "f32")])
+    with module.context:
+        CHIP.set(module.operation, "sm_90a")
+    assert tiles(module, "tile{held=24576}") == [want]
+
+
 @pytest.mark.parametrize(("room", "want"), [("{held=8192}", [1, 1, 1024]), ("", [1, 16, 256])])
 def test_rows_where_registers_are_few(room: str, want: list[int]) -> None:
     module = module_of(softmax, [([D, D, 4096], "f32")], [([D, D, 4096], "f32")])
