@@ -14,7 +14,8 @@ define internal <16 x float> @emulated.number(<16 x i32> %bits) alwaysinline {
   %r = bitcast <16 x i32> %kept to <16 x float>
   ret <16 x float> %r
 }
-define internal <16 x float> @emulated.avx512bf16.dpbf16ps.512(<16 x float> %c, <32 x i16> %a, <32 x i16> %b) alwaysinline {
+define internal <16 x float> @emulated.avx512bf16.dpbf16ps.512(
+    <16 x float> %c, <32 x i16> %a, <32 x i16> %b) alwaysinline {
   %x = bitcast <32 x i16> %a to <16 x i32>
   %y = bitcast <32 x i16> %b to <16 x i32>
   %x0 = shl <16 x i32> %x, splat (i32 16)
@@ -30,6 +31,24 @@ define internal <16 x float> @emulated.avx512bf16.dpbf16ps.512(<16 x float> %c, 
   %p0 = fmul <16 x float> %a0, %b0
   %s0 = fadd <16 x float> %s1, %p0
   ret <16 x float> %s0
+}
+"""
+
+_ROUNDED = """
+define internal <16 x i16> @emulated.avx512bf16.cvtneps2bf16.512(<16 x float> %x) alwaysinline {
+  %bits = bitcast <16 x float> %x to <16 x i32>
+  %number = call <16 x float> @emulated.number(<16 x i32> %bits)
+  %kept = bitcast <16 x float> %number to <16 x i32>
+  %high = lshr <16 x i32> %kept, splat (i32 16)
+  %odd = and <16 x i32> %high, splat (i32 1)
+  %half = add <16 x i32> %kept, splat (i32 32767)
+  %sum = add <16 x i32> %half, %odd
+  %near = lshr <16 x i32> %sum, splat (i32 16)
+  %quiet = or <16 x i32> %high, splat (i32 64)
+  %nan = fcmp uno <16 x float> %x, %x
+  %word = select <16 x i1> %nan, <16 x i32> %quiet, <16 x i32> %near
+  %r = trunc <16 x i32> %word to <16 x i16>
+  ret <16 x i16> %r
 }
 """
 
@@ -91,7 +110,8 @@ pairs:
   %x = bitcast <16 x i32> %words to <32 x i16>
   %pb = getelementptr [8 x [16 x <16 x i32>]], ptr @emulated.tiles, i64 0, i64 %nb, i64 %k
   %y = load <32 x i16>, ptr %pb
-  %s1 = call <16 x float> @emulated.avx512bf16.dpbf16ps.512(<16 x float> %s, <32 x i16> %x, <32 x i16> %y)
+  %s1 = call <16 x float> @emulated.avx512bf16.dpbf16ps.512(
+    <16 x float> %s, <32 x i16> %x, <32 x i16> %y)
   %k1 = add i64 %k, 1
   %more = icmp ult i64 %k1, 16
   br i1 %more, label %pairs, label %ended
@@ -112,5 +132,6 @@ def emulated(text: str) -> str:
     if "llvm.x86." not in text:
         return text
     text = re.sub(r"^declare [^\n]*@llvm\.x86\.[^\n]*\n", "", text, flags=re.MULTILINE)
-    text = text.replace("@llvm.x86.", "@emulated.").replace("<32 x bfloat>", "<32 x i16>")
-    return text + _DOT + _TILES
+    text = text.replace("@llvm.x86.", "@emulated.")
+    text = re.sub(r"<(16|32) x bfloat>", r"<\1 x i16>", text)
+    return text + _DOT + _ROUNDED + _TILES

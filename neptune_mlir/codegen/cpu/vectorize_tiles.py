@@ -20,6 +20,7 @@ from neptune_mlir.codegen.cpu import (
     tile_direct,
     tile_generic,
     tile_groups,
+    tile_ops,
     tile_pairs,
     tile_strips,
 )
@@ -545,7 +546,7 @@ class _GridKernel:
         return found if found is not None and tile_contract.worthwhile(found) else None
 
     def _compute(self, generic: TileGeneric, start: Any = None) -> None:
-        generic = self._fetched_once(generic)
+        generic = tile_ops.fetched_once(generic, self.fetched)
         moved = as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
@@ -557,18 +558,6 @@ class _GridKernel:
             self.pairs.multiply(contraction, start, self.scratch, wide)
         else:
             tile_generic.lower_generic(self.em, generic, self._buffer)
-
-    def _fetched_once(self, generic: TileGeneric) -> TileGeneric:
-        """The next tile is fetched by the first that reads this one."""
-        inputs = []
-        for o in generic.inputs:
-            if o.view is not None and o.view.ahead is not None:
-                if o.view.ahead in self.fetched:
-                    o = replace(o, view=replace(o.view, ahead=None))
-                else:
-                    self.fetched.append(o.view.ahead)
-            inputs.append(o)
-        return replace(generic, inputs=inputs)
 
     def _buffer(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
         """Scratch memory for one computation: the next may have the same."""

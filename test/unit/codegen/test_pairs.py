@@ -7,7 +7,6 @@ import dataclasses
 import ml_dtypes
 import numpy as np
 import pytest
-from support.pair_instructions import emulated
 
 import neptune_mlir as neptune
 from neptune_mlir import ops
@@ -15,6 +14,7 @@ from neptune_mlir.codegen.cpu import native, tile_pairs
 from neptune_mlir.driver.inputs import bf16_bits
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.targets.cpu import CpuTarget, host
+from support.pair_instructions import emulated
 
 HOW = ("dots", "tiles")
 
@@ -54,8 +54,9 @@ def attention(q, k, v, causal):
     q, k, v = map(wide, (q, k, v))
     s = q @ np.swapaxes(k, -1, -2) / 8
     if causal:
-        behind = np.arange(s.shape[-1]) - s.shape[-1] > np.arange(s.shape[-2])[:, None] - s.shape[-2]
-        s = np.where(behind, -np.inf, s)
+        rows, columns = s.shape[-2:]
+        seen = np.tri(rows, columns, columns - rows, dtype=bool)
+        s = np.where(seen, s, -np.inf)
     p = np.exp(s - s.max(-1, keepdims=True))
     return (p / p.sum(-1, keepdims=True)) @ v
 
