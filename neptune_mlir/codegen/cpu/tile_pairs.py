@@ -29,7 +29,7 @@ from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand
 from neptune_mlir.ir.bindings import arith, ir, llvm, memref, vector
 
 TILE = 16  # rows and words of a tile of AMX; all extents are multiples of these, or of two of them
-_SUMS = 4  # tiles that sums are held in; the left factor has two more, and the right one the rest
+_BLOCK = 2  # sums are held in so many rows and columns of tiles; factors have as many tiles each
 _EXPONENT = 23  # where the exponent of an f32 begins
 _NORMAL = 1  # the least exponent of a number that counts
 _APART = 2 * 127 - 102  # what both exponents have together where the product is 2^-102
@@ -74,11 +74,15 @@ class PairProducts:
     def takes(self, c: TileContraction | None) -> bool:
         return c is not None and self.how != "none" and suits(c)
 
-    def pack(self, products: list[TileContraction], written: set[Any], scratch: Scratch) -> None:
-        """Pack right factors, in front of the loop over strips that writes these tiles."""
+    def pack(self, products: list[TileContraction], written: set[Any], scratch: Scratch) -> int:
+        """Pack right factors, in front of the loop over strips that writes these tiles. How many
+        rows a strip had better have."""
+        packed = False
         for c in products:
             if self.takes(c) and c.b.view is not None and c.b.view.slot not in written:
                 self._packed[c.generic.op] = _pack_right(self.em, c, scratch)
+                packed = True
+        return _BLOCK * TILE if packed and self.how == "tiles" else TILE
 
     def multiply(
         self, c: TileContraction, start: Any, scratch: Scratch, otherwise: Callable[[], None]
@@ -282,39 +286,48 @@ def _by_tiles(
     row = c.c.position_of(m)
     assert row is not None
 
-    def block(i: Index, j: Index, count: int) -> None:
-        def corner(t: int) -> list[Index]:
-            return [i if d == row else em.add(j, t * TILE) for d in range(2)]
+    def block(i: Index, j: Index, down: int, across: int) -> None:
+        cells = [(r, n, r * _BLOCK + n) for r in range(down) for n in range(across)]
+        left_at = _BLOCK * _BLOCK
+        right_at = left_at + _BLOCK
 
-        for t in range(count):
+        def corner(r: int, n: int) -> list[Index]:
+            at = {m: em.add(i, r * TILE), c.v: em.add(j, n * TILE)}
+            return [at[e.position] for e in c.c.index]
+
+        for r, n, total in cells:
             if start is None:
-                _tile(em, "tileloadd64", t, sums, corner(t), row)
+                _tile(em, "tileloadd64", total, sums, corner(r, n), row)
             else:
-                _intrinsic("tilezero", [_number(t)])
+                _intrinsic("tilezero", [_number(total)])
         for step in range(g.extents[k] // (2 * TILE)):
-            at = _SUMS + step % 2
-            _tile(em, "tileloadd64", at, left, [i, step * 2 * TILE], 0)
-            for t in range(count):
-                factor = _SUMS + 2 + t % 2
-                where = [step * TILE, em.add(j, t * TILE)]
-                _tile(em, "tileloadd64", factor, right, where, 0)
-                _intrinsic("tdpbf16ps", [_number(x) for x in (t, at, factor)])
-        for t in range(count):
-            _tile(em, "tilestored64", t, sums, corner(t), row)
+            for n in range(across):
+                where = [step * TILE, em.add(j, n * TILE)]
+                _tile(em, "tileloadd64", right_at + n, right, where, 0)
+            for r in range(down):
+                where = [em.add(i, r * TILE), step * 2 * TILE]
+                _tile(em, "tileloadd64", left_at + r, left, where, 0)
+                for n in range(across):
+                    tiles = (r * _BLOCK + n, left_at + r, right_at + n)
+                    _intrinsic("tdpbf16ps", [_number(t) for t in tiles])
+        for r, n, total in cells:
+            _tile(em, "tilestored64", total, sums, corner(r, n), row)
+
+    wide = _BLOCK * TILE
+    down = _BLOCK if g.extents[m] % wide == 0 else 1
 
     def rows(i: Index, _: list[Any]) -> list[Any]:
         def columns(j: Index, _: list[Any]) -> list[Any]:
-            block(i, j, _SUMS)
+            block(i, j, down, _BLOCK)
             return []
 
-        wide = _SUMS * TILE
         whole = g.extents[c.v] // wide * wide
         em.loop(0, whole, wide, columns)
         if whole < g.extents[c.v]:
-            block(i, whole, (g.extents[c.v] - whole) // TILE)
+            block(i, whole, down, 1)
         return []
 
-    em.loop(0, live, TILE, rows)
+    em.loop(0, live, down * TILE, rows)
 
 
 def _is_zero(value: Any) -> bool:

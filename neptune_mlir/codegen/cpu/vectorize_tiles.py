@@ -438,8 +438,9 @@ class _GridKernel:
 
     def _group(self, group: StripGroup) -> None:
         products = [c for m in group.members if (c := self._contraction(m)) is not None]
-        self.pairs.pack(products, group.written, self.scratch)
-        size = tile_groups.strip_size(group.extent, self.em.lanes) if group.extent else 0
+        wanted = self.pairs.pack(products, group.written, self.scratch)
+        lanes = self.em.lanes
+        size = tile_groups.strip_size(group.extent, lanes, wanted) if group.extent else 0
         local = self._local(group) if len(group.members) > 1 else set()
         rows: Index = size
         whole = size == group.extent
