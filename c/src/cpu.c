@@ -9,6 +9,9 @@
 #if defined __aarch64__ && defined __linux__
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined __x86_64__ && defined __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 enum { WHOLE = 128, FLOATS = 8, CACHE_LINE = 64 };
@@ -106,6 +109,18 @@ static neptune_status check_launch(const np_launch *launch) {
   return NEPTUNE_OK;
 }
 
+#ifdef __x86_64__
+/* Whether this process may use AMX's tiles: as `targets/cpu.py` asks. */
+static bool may_use_tiles(void) {
+#ifdef __linux__
+  enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+  return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+  return false;
+#endif
+}
+#endif
+
 /* Whether this CPU has the features that the code was made with. */
 static neptune_status check_machine(const neptune_kernel *kernel) {
   const np_json *machine = np_get(kernel->facts, "machine");
@@ -132,6 +147,7 @@ static neptune_status check_machine(const neptune_kernel *kernel) {
     ASK("avx512vnni");
     ASK("avx512bf16");
 #undef ASK
+    if (strncmp(name, "amx-", 4) == 0) has = may_use_tiles();
 #elif defined __aarch64__ && defined __linux__
 #define ASK(feature, bit) has = strcmp(name, feature) == 0 ? (getauxval(AT_HWCAP) & (bit)) != 0 : has
     ASK("neon", HWCAP_ASIMD);

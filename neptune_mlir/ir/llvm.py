@@ -28,13 +28,22 @@ def constant(value: Any) -> Any:
     return ir.Operation.create("llvm.mlir.constant", [value.type], attributes=attributes).result
 
 
+def pointer(number: Any) -> Any:
+    """An address as what loads and stores take."""
+    kind = ir.Type.parse("!llvm.ptr")
+    return ir.Operation.create("llvm.inttoptr", [kind], [number]).result
+
+
 def call_intrinsic(kind: Any, name: str, arguments: Sequence[Any]) -> Any:
+    """`kind`: of the result; None where there is none."""
     attributes = {
         "intrin": ir.StringAttr.get(name),
         "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(arguments), 0]),
     }
-    return ir.Operation.create("llvm.call_intrinsic", [kind], arguments, attributes).result
+    results = [] if kind is None else [kind]
+    made = ir.Operation.create("llvm.call_intrinsic", results, arguments, attributes)
+    return made.result if results else None
 
 
 def global_array(kind: str, name: str, linkage: str, *, addr_space: int, alignment: int) -> Any:

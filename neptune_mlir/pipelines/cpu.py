@@ -259,7 +259,7 @@ def _steps(
         "turn-tiles": {"vector_bits": target.vector_bits},
         "vectorize-tiles": {
             "vector_bits": target.vector_bits, "vector_registers": target.vector_registers,
-            "fma": str(target.fma).lower(),
+            "fma": str(target.fma).lower(), "pairs": target.pairs,
         },
         "expand-math": {
             "fma": str(target.fma).lower(), "scalef": str(target.has("avx512f")).lower(),

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from neptune_mlir.errors import ToolError
+from neptune_mlir.targets.cpu import host_features
 
 # of all that llvmlite does in this process: its global context takes one thread at a time
 llvm_lock = threading.Lock()
@@ -74,7 +75,7 @@ def check_machine(needs: Mapping[str, Any]) -> None:
 def _machine() -> tuple[str, dict[str, bool]]:
     import llvmlite.binding as llvm
 
-    return llvm.get_process_triple(), dict(llvm.get_host_cpu_features())
+    return llvm.get_process_triple(), host_features()
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import MemoryView, VectorEmitter
@@ -20,6 +20,7 @@ class Slot:
     kind: Any
     shape: tuple[int, ...]
     inner: int
+    start: int = 0  # where it lies, once it has a place
 
     def strides(self, em: VectorEmitter) -> tuple[int, ...]:
         """Strides in elements."""
@@ -46,20 +47,51 @@ class Scratch:
 
     def __init__(self, em: VectorEmitter, memory: Any):
         self.em, self.memory, self.size = em, memory, 0
+        self._kept: dict[tuple[Any, tuple[int, ...], int], MemoryView] = {}
 
     def allocate(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
         slot = Slot(kind, shape, inner)
         return slot.view(self.em, self.place(slot))
 
+    def once(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
+        """The same memory for all that ask for such: it is theirs until the next does."""
+        key = (kind, shape, inner)
+        if key not in self._kept:
+            self._kept[key] = self.allocate(kind, shape, inner)
+        return self._kept[key]
+
+    def words(self, view: MemoryView) -> MemoryView:
+        """A tile of 16-bit numbers as 32-bit words, two neighbours in each."""
+        return self._seen_as(view, ir.IntegerType.get_signless(32))
+
+    def halves(self, view: MemoryView) -> MemoryView:
+        """A tile of 16-bit numbers as integers."""
+        return self._seen_as(view, ir.IntegerType.get_signless(16))
+
+    def _seen_as(self, view: MemoryView, kind: Any) -> MemoryView:
+        slot, many = view.slot, kind.width // view.kind.width
+        flat = self._flat(kind, slot.start, self._elements(slot) // many)
+        inner = slot.inner
+        sizes = tuple(n // many if d == inner else n for d, n in enumerate(view.sizes))
+        strides = tuple(s if d == inner else s // many for d, s in enumerate(view.strides))
+        assert all(s % many == 0 for d, s in enumerate(view.strides) if d != inner)
+        return replace(view, base=flat, kind=kind, sizes=sizes, strides=strides)
+
     def place(self, slot: Slot) -> Any:
         """Flat memory for a slot in its present layout, made at the kernel's entry."""
         stored = slot.kind if slot.kind != self.em.i1 else ir.IntegerType.get_signless(8)
+        elements = self._elements(slot)
+        slot.start = self.size
+        self.size += -(-elements * _bytes(slot.kind) // _ALIGN) * _ALIGN + _ALIGN
+        return self._flat(stored, slot.start, elements)
+
+    def _elements(self, slot: Slot) -> int:
         elements = 1
         for size, stride in zip(slot.shape, slot.strides(self.em), strict=True):
             elements = max(elements, size * stride)
-        elements += self.em.lanes  # vectors along the contiguous dimension run past its end
-        start = self.size
-        self.size += -(-elements * _bytes(slot.kind) // _ALIGN) * _ALIGN + _ALIGN
+        return elements + self.em.lanes  # vectors along the contiguous dimension run past its end
+
+    def _flat(self, stored: Any, start: int, elements: int) -> Any:
         with ir.InsertionPoint.at_block_begin(self.memory.owner):
             shift = arith.ConstantOp(self.em.index, start).result
             length = arith.ConstantOp(self.em.index, elements).result

@@ -135,7 +135,7 @@ def lower_contraction(
         a = _pack(em, c, a, len(a.index) - 1, allocate)
     if b.view.strides[dim] != 1 or len(b.casts) > 1:
         b = _pack(em, c, b, dim, allocate)
-    _Blocks(em, replace(c, a=a, b=b), start).run()
+    Blocks(em, replace(c, a=a, b=b), start).run()
 
 
 def _pack(
@@ -222,7 +222,7 @@ def choose_block(rows: int, vectors: int, registers: int) -> tuple[int, int]:
     return best[1], best[2]
 
 
-class _Blocks:
+class Blocks:
     def __init__(self, em: VectorEmitter, c: TileContraction, start: Any):
         self.em, self.c, self.g, self.start = em, c, c.generic, start
         g = self.g
@@ -295,9 +295,18 @@ class _Blocks:
         dim = c.b.position_of(c.v)
         assert dim is not None
         where = self._where(c.b, {c.v: n * em.lanes, **summed})
-        column = em.load_vector(b, where, dim, self._live(c.b, n, remaining))
+        return self.column(b, where, dim, self._live(c.b, n, remaining))
+
+    def column(self, b: MemoryView, where: list[Index], dim: int, live: int | None) -> Any:
+        """A vector of B in the type that is multiplied."""
+        em, c = self.em, self.c
+        column = em.load_vector(b, where, dim, live)
         wide = column.type.element_type != c.kind
         return arith.extf(em.vector_type(c.kind), column) if wide else column
+
+    def added(self, scalar: Any, column: Any, total: Any) -> Any:
+        """A vector of sums and one product more."""
+        return vector.fma(scalar, column, total)
 
     def _block(self, mr: int, nr: int, remaining: int | None) -> None:
         """Accumulate `mr x nr` vectors at the current position over all summed loops."""
@@ -337,7 +346,7 @@ class _Blocks:
                         offsets[self.m] = r
                     scalar = em.splat(em.load(a, self._where(c.a, offsets)))
                     for n in range(nr):
-                        values[r * nr + n] = vector.fma(scalar, columns[n], values[r * nr + n])
+                        values[r * nr + n] = self.added(scalar, columns[n], values[r * nr + n])
             return values
 
         def level(depth: int, values: list[Any]) -> list[Any]:

@@ -121,9 +121,9 @@ def _touched(generic: TileGeneric) -> tuple[set[Any], set[Any]]:
     return reads, {o.view.slot for o in generic.outputs if o.view is not None}
 
 
-def strip_size(extent: int, lanes: int) -> int:
+def strip_size(extent: int, lanes: int, wanted: int) -> int:
     """Rows in a strip: whole vectors for the ops along the strip loop, few enough for L1."""
-    for size in (max(16, lanes), lanes):
+    for size in (wanted, max(16, lanes), lanes):
         if extent % size == 0:
             return size
     return extent

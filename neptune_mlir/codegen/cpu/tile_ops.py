@@ -183,6 +183,19 @@ def overwrites(generic: TileGeneric, slot: Slot) -> bool:
     return True
 
 
+def fetched_once(generic: TileGeneric, fetched: list[Any]) -> TileGeneric:
+    """The next tile is fetched by the first that reads this one."""
+    inputs = []
+    for o in generic.inputs:
+        if o.view is not None and o.view.ahead is not None:
+            if o.view.ahead in fetched:
+                o = replace(o, view=replace(o.view, ahead=None))
+            else:
+                fetched.append(o.view.ahead)
+        inputs.append(o)
+    return replace(generic, inputs=inputs)
+
+
 def only_filled(tile: Any) -> bool:
     """Whether a tile is a whole operand of computations, and else only copied to."""
     for use in tile.uses:

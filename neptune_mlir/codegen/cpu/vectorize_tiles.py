@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from neptune_mlir.codegen.cpu import (
@@ -19,6 +20,8 @@ from neptune_mlir.codegen.cpu import (
     tile_direct,
     tile_generic,
     tile_groups,
+    tile_ops,
+    tile_pairs,
     tile_strips,
 )
 from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
@@ -48,7 +51,8 @@ from neptune_mlir.transforms.tiling.host_plan import nested_in
 
 @register("vectorize-tiles", "lower tiles of outlined kernels to vector code")
 def vectorize_tiles(
-    module: Any, *, vector_bits: int = 0, vector_registers: int = 0, fma: str = "true"
+    module: Any, *, vector_bits: int = 0, vector_registers: int = 0, fma: str = "true",
+    pairs: str = "none",
 ) -> None:
     host = None if vector_bits and vector_registers else cpu.host()
     lanes = (vector_bits or host.vector_bits) // 32  # type: ignore[union-attr]
@@ -56,17 +60,18 @@ def vectorize_tiles(
     scratch = 0
     for op in module.body.operations:
         if GRID_KERNEL.on(op.operation):
-            scratch = max(scratch, _GridKernel(op, lanes, registers, fma == "true").run())
+            scratch = max(scratch, _GridKernel(op, lanes, registers, fma == "true", pairs).run())
     if PLAN.on(module.operation):
         plan = replace(Plan.from_json(PLAN.of(module.operation)), scratch=scratch)
         PLAN.set(module.operation, plan.to_json())
 
 
 class _GridKernel:
-    def __init__(self, function: Any, lanes: int, registers: int, fma: bool):
+    def __init__(self, function: Any, lanes: int, registers: int, fma: bool, pairs: str):
         self.function = function
         self.entry = function.regions[0].blocks[0]
         self.em = VectorEmitter(lanes, registers, self.entry, fma)
+        self.pairs = tile_pairs.PairProducts(self.em, pairs)
         self.views: dict[Any, MemoryView] = {}
         self.strips: dict[Slot, MemoryView] = {}
         self.live: LiveSizes | None = None
@@ -91,6 +96,7 @@ class _GridKernel:
             )
             self.useless = {op for tile in self.direct.values() for op in tile.fills}
             self._operations(body)
+            self.pairs.finish(body[0], body[-1], self.scratch)
             for op in reversed(self.dead):
                 op.erase()
         return self.scratch.size
@@ -181,7 +187,8 @@ class _GridKernel:
             wished = None
             if (found := self._contraction(generic)) is not None:
                 rows[op] = found.blocked_rows
-            if contraction is not None and contraction.b.view is not None:
+            packed = self.pairs.takes(found)  # both factors as they are
+            if contraction is not None and contraction.b.view is not None and not packed:
                 wished = tile_contract.wanted_layout(contraction)
             for value in known:
                 slot = self.views[value].slot
@@ -189,6 +196,8 @@ class _GridKernel:
                     continue
                 if contraction is not None and self.views[value] is contraction.b.view:
                     wishes.setdefault(slot, set()).add(wished)
+                elif packed and self.views[value] is found.a.view:
+                    wishes.setdefault(slot, set()).add(None)
                 elif contraction is not None and self.views[value] is contraction.a.view:
                     pass  # read as scalars: any layout will do
                 elif copied_places(generic) is not None:
@@ -204,6 +213,7 @@ class _GridKernel:
         for op in generics:
             generic = self._known(op)
             found = None if generic is None else self._contraction(generic)
+            found = None if self.pairs.takes(found) else found
             for k, value in enumerate(op.operands):
                 written = generic is not None and k >= len(generic.inputs)
                 if not written or list(op.regions[0].blocks[0].arguments[k].uses):
@@ -427,7 +437,10 @@ class _GridKernel:
                 copy()
 
     def _group(self, group: StripGroup) -> None:
-        size = tile_groups.strip_size(group.extent, self.em.lanes) if group.extent else 0
+        products = [c for m in group.members if (c := self._contraction(m)) is not None]
+        wanted = self.pairs.pack(products, group.written, self.scratch)
+        lanes = self.em.lanes
+        size = tile_groups.strip_size(group.extent, lanes, wanted) if group.extent else 0
         local = self._local(group) if len(group.members) > 1 else set()
         rows: Index = size
         whole = size == group.extent
@@ -534,28 +547,18 @@ class _GridKernel:
         return found if found is not None and tile_contract.worthwhile(found) else None
 
     def _compute(self, generic: TileGeneric, start: Any = None) -> None:
-        generic = self._fetched_once(generic)
+        generic = tile_ops.fetched_once(generic, self.fetched)
         moved = as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
             return
         contraction = self._contraction(generic)
         if contraction is not None:
-            tile_contract.lower_contraction(self.em, contraction, self.scratch.allocate, start)
+            wide = partial(tile_contract.lower_contraction, self.em, contraction,
+                           self.scratch.allocate, start)  # fmt: skip
+            self.pairs.multiply(contraction, start, self.scratch, wide)
         else:
             tile_generic.lower_generic(self.em, generic, self._buffer)
-
-    def _fetched_once(self, generic: TileGeneric) -> TileGeneric:
-        """The next tile is fetched by the first that reads this one."""
-        inputs = []
-        for o in generic.inputs:
-            if o.view is not None and o.view.ahead is not None:
-                if o.view.ahead in self.fetched:
-                    o = replace(o, view=replace(o.view, ahead=None))
-                else:
-                    self.fetched.append(o.view.ahead)
-            inputs.append(o)
-        return replace(generic, inputs=inputs)
 
     def _buffer(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
         """Scratch memory for one computation: the next may have the same."""

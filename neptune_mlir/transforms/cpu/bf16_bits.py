@@ -24,6 +24,7 @@ from neptune_mlir.transforms.registry import register
 # What has a value of its type as an attribute: a cast behind it is simpler than new attributes.
 _CONSTANT = "llvm.mlir.constant"
 _MEMORY = "llvm.mlir.global"  # bytes, whatever their type
+_INTRINSIC = "llvm.call_intrinsic"  # an instruction, which has bf16 numbers by name
 _SIGN, _SIZE = -0x8000, 0x7FFF  # the bits of a bf16 number
 
 
@@ -42,6 +43,8 @@ def bf16_bits(module: Any) -> None:
         if op.name == _CONSTANT:
             _cast(op)
             continue
+        if op.name == _INTRINSIC or _feeds_intrinsics(op):
+            continue
         if op.name in _SIGN_RULES and "bf16" in str(op.results[0].type):
             signs.append(op)
         for result in op.results:
@@ -57,6 +60,12 @@ def bf16_bits(module: Any) -> None:
         with ir.InsertionPoint(op), op.location:
             op.results[0].replace_all_uses_with(_SIGN_RULES[op.name](*op.operands))
         op.erase()
+
+
+def _feeds_intrinsics(op: Any) -> bool:
+    """Whether an op only says that words are bf16 numbers to instructions for these."""
+    users = [use.owner.operation.name for value in op.results for use in value.uses]
+    return op.name == "llvm.bitcast" and bool(users) and set(users) == {_INTRINSIC}
 
 
 def _logic(name: str, a: Any, b: Any) -> Any:

@@ -93,14 +93,22 @@ class Arithmetic:
         shifted = self.fma(x, self.c(factor), self.c(P.ROUND))
         return arith.subf(shifted, self.c(P.ROUND)), self.to_bits(shifted)
 
-    def scale(self, x: Any, n: Any, n_bits: Any) -> Any:
-        """x * 2^n, right also where the result is infinite, denormal or zero."""
-        if self.scalef and isinstance(self.kind, ir.VectorType) and self.kind.shape[0] == 16:
+    @property
+    def has_scalef(self) -> bool:
+        return self.scalef and isinstance(self.kind, ir.VectorType) and self.kind.shape[0] == 16
+
+    def scale(self, x: Any, n: Any, n_bits: Any, live: Any = None) -> Any:
+        """x * 2^n, right also where the result is infinite, denormal or zero. `live`: the lanes
+        that are not 0, if `has_scalef`."""
+        if self.has_scalef:
             i16, i32 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(32)
-            every = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, -1)).result
+            lanes = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, -1)).result
+            rest = x
+            if live is not None:
+                lanes, rest = llvm.bitcast(i16, live), self.c(0.0)
             rounding = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 4)).result
             return llvm.call_intrinsic(
-                self.kind, "llvm.x86.avx512.mask.scalef.ps.512", [x, n, x, every, rounding]
+                self.kind, "llvm.x86.avx512.mask.scalef.ps.512", [x, n, rest, lanes, rounding]
             )
         # two factors, so that neither leaves the range of normal numbers
         whole = arith.subi(n_bits, self.i(int(np.float32(P.ROUND).view(np.uint32))))

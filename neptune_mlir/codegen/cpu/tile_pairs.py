@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of bf16 tiles by instructions that multiply pairs: `c += a0 * b0 + a1 * b1`.
+
+The sum runs along pairs of neighbours. Both factors are packed for that: the left one row by row
+(`[m][k]`, pairs along k lie side by side), the right one as `[k / 2][n][2]`, once for each tile
+that is loaded and not for each strip of rows. Packed numbers are read as 32-bit words.
+
+Two instructions take these layouts. `vdpbf16ps` multiplies a word that is the same in all lanes by
+a vector of them. AMX multiplies 16 rows of 16 words by 16 x 16 words.
+
+Both take denormal numbers for zeros, and both make zeros of denormal results. So the packing finds
+the least magnitude of each factor that is not 0. Where the product of both is at least 2^-102, all
+that may be lost, 2^-126 a step, is less than half a last place of any product. Other tiles, and
+there are few, take the code for f32. (All terms of a sum may be 0: what is denormal by then may
+become 0.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
+from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
+from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
+from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
+from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand
+from neptune_mlir.ir.bindings import arith, ir, llvm, memref, vector
+
+TILE = 16  # rows and words of a tile of AMX; all extents are multiples of these, or of two of them
+_BLOCK = 2  # sums are held in so many rows and columns of tiles; factors have as many tiles each
+_EXPONENT = 23  # where the exponent of an f32 begins
+_NORMAL = 1  # the least exponent of a number that counts
+_APART = 2 * 127 - 102  # what both exponents have together where the product is 2^-102
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The right factor of a product, in words `[k / 2][n]`, and its least magnitude (an i32: the
+    bits of an f32, less 1)."""
+
+    words: MemoryView
+    least: Any
+
+
+def suits(c: TileContraction) -> bool:
+    """Whether pairs of bf16 numbers are what a product multiplies, and its tiles lie well."""
+    g, (left, right) = c.generic, (c.a, c.b)
+    bf16, f32 = ir.BF16Type.get(), ir.F32Type.get()
+    if c.kind != f32 or len(g.extents) != 3 or sum(g.reduced) != 1 or len(c.rows) != 1:
+        return False
+    (m,), k = c.rows, g.reduced.index(True)
+    for o, kinds in ((left, (bf16, f32)), (right, (bf16,))):
+        narrow = o.view is not None and (o.view.kind == bf16 or bf16 in o.casts)
+        if not narrow or o.view.kind not in kinds or not isinstance(o.view.slot, Slot):
+            return False
+        if len(o.index) != 2 or not o.uses(k):
+            return False
+    if right.view.offset != 0 or right.view.sizes != right.view.slot.shape:
+        return False
+    whole = g.extents[m] % TILE == 0 and g.extents[c.v] % TILE == 0 and g.extents[k] % 32 == 0
+    return whole and left.position_of(k) == 1 and c.c.position_of(c.v) == len(c.c.index) - 1
+
+
+class PairProducts:
+    """The products of a kernel that are done so. `how`: by "tiles" of AMX, by "dots" of vectors,
+    or "none"."""
+
+    def __init__(self, em: VectorEmitter, how: str):
+        self.em, self.how = em, how
+        self._packed: dict[Any, Packed] = {}
+
+    def takes(self, c: TileContraction | None) -> bool:
+        return c is not None and self.how != "none" and suits(c)
+
+    def pack(self, products: list[TileContraction], written: set[Any], scratch: Scratch) -> int:
+        """Pack right factors, in front of the loop over strips that writes these tiles. How many
+        rows a strip had better have."""
+        packed = False
+        for c in products:
+            if self.takes(c) and c.b.view is not None and c.b.view.slot not in written:
+                self._packed[c.generic.op] = _pack_right(self.em, c, scratch)
+                packed = True
+        return _BLOCK * TILE if packed and self.how == "tiles" else TILE
+
+    def multiply(
+        self, c: TileContraction, start: Any, scratch: Scratch, otherwise: Callable[[], None]
+    ) -> None:
+        packed = self._packed.get(c.generic.op)
+        if packed is None or not (start is None or _is_zero(start)):
+            otherwise()
+        else:
+            _multiply(self.em, c, packed, scratch, start, self.how == "tiles", otherwise)
+
+    def finish(self, first: Any, last: Any, scratch: Scratch) -> None:
+        """Between these two ops of a kernel, tiles have their sizes."""
+        if self.how == "tiles" and self._packed:
+            with ir.InsertionPoint(first):
+                _configure(self.em, scratch)
+            with ir.InsertionPoint(last):
+                _intrinsic("tilerelease", [])
+
+
+def _pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Packed:
+    """Words of the right factor, whose tile is whole."""
+    k, n = c.generic.reduced.index(True), c.v
+    depth, columns = c.generic.extents[k], c.generic.extents[n]
+    assert c.b.view is not None
+    made = scratch.allocate(_integer(32), (depth // 2, columns), 1)
+    words = scratch.words(c.b.view)
+    turned = c.b.position_of(k) == 1
+
+    def block(position: list[Index], least: Any) -> Any:
+        if turned:  # pairs lie side by side in rows of the other axis
+            lines = [em.load_vector(words, [em.add(position[0], r), position[1]], 1)
+                     for r in range(em.lanes)]  # fmt: skip
+            for line in lines:
+                least = _least(em, line, least)
+            for r, line in enumerate(transpose_lines(em, lines)):
+                em.store_vector(made, [em.add(position[1], r), position[0]], 1, line)
+            return least
+        low, high = (
+            vector.load(em.vector_type(_integer(16)), narrow.base, [
+                em.value(em.address(narrow, [em.add(em.mul(position[0], 2), r), position[1]]))
+            ]) for r in (0, 1)
+        )  # fmt: skip
+        both = em.vector_type(_integer(32))
+        line = arith.ori(arith.extui(both, low),
+                         arith.shli(arith.extui(both, high), em.constant(16, both)))  # fmt: skip
+        em.store_vector(made, position, 1, line)
+        return _least(em, line, least)
+
+    narrow = scratch.halves(c.b.view)
+    ranges = [(columns, em.lanes), (depth // 2, em.lanes)] if turned else [
+        (depth // 2, 1), (columns, em.lanes)
+    ]  # fmt: skip
+    least = _folded(em, ranges, block)
+    return Packed(made, _smallest(em, least))
+
+
+def _multiply(
+    em: VectorEmitter, c: TileContraction, right: Packed, scratch: Scratch, start: Any,
+    tiles: bool, otherwise: Callable[[], None],
+) -> None:  # fmt: skip
+    """Emit the product; `otherwise` emits it in f32. `start`: what the output begins as."""
+    g = c.generic
+    (m,), k = c.rows, g.reduced.index(True)
+    live = g.extents[m]
+    if g.live and g.live[m] is not None:
+        live = em.sub(g.end(em, m, g.extents[m]), g.lows[m])
+    left, least = _pack_left(em, c, m, k, live, scratch)
+    exponents = [arith.shrui(x, em.constant(_EXPONENT, x.type)) for x in (least, right.least)]
+    ends = [arith.cmpi(arith.CmpIPredicate.uge, e, em.constant(_NORMAL, e.type)) for e in exponents]
+    apart = arith.cmpi(
+        arith.CmpIPredicate.uge, arith.addi(*exponents), em.constant(_APART, least.type)
+    )
+
+    def pairs() -> None:
+        if tiles:
+            _by_tiles(em, c, left, right.words, start, live)
+        else:
+            _by_words(em, c, scratch.words(left), right.words, start)
+
+    em.branch(em.both(apart, em.both(*ends)), pairs, otherwise)
+
+
+def _pack_left(
+    em: VectorEmitter, c: TileContraction, m: int, k: int, live: Index, scratch: Scratch
+) -> tuple[MemoryView, Any]:
+    """Rows of the left factor as halves of words, from the first row of the strip on, and their
+    least magnitude. Rows past the last live one hold anything: they are not looked at."""
+    g, o = c.generic, c.a
+    assert o.view is not None
+    made = scratch.once(_integer(16), (g.extents[m], g.extents[k]), 1)
+    source = em.shifted(o.view, [g.lows[e.position] for e in o.index])
+
+    def one(position: list[Index], least: Any) -> Any:
+        value = em.load_vector(source, position, 1)
+        if o.view.kind != ir.BF16Type.get():  # type: ignore[union-attr]
+            least = _least_magnitude(em, _bits(em, value, 32), least, 0x7FFFFFFF)
+            em.store_vector(made, position, 1, _rounded(em, value))
+            return least
+        half = _bits(em, value, 16)
+        em.store_vector(made, position, 1, half)
+        wide = em.vector_type(_integer(32))
+        bits = arith.shli(arith.extui(wide, half), em.constant(16, wide))
+        return _least_magnitude(em, bits, least)
+
+    least = _folded(em, [(live, 1), (g.extents[k], em.lanes)], one)
+    return made, _smallest(em, least)
+
+
+# --- the least magnitude that is not 0
+
+
+def _folded(
+    em: VectorEmitter, ranges: list[tuple[Index, int]],
+    body: Callable[[list[Index], Any], Any],
+) -> Any:  # fmt: skip
+    """Two loops that carry a vector of magnitudes."""
+
+    def outer(i: Index, carried: list[Any]) -> list[Any]:
+        def inner(j: Index, held: list[Any]) -> list[Any]:
+            return [body([i, j], held[0])]
+
+        return em.loop(0, ranges[1][0], ranges[1][1], inner, carried)
+
+    every = em.constant(-1, em.vector_type(_integer(32)))
+    return em.loop(0, ranges[0][0], ranges[0][1], outer, [every])[0]
+
+
+def _least(em: VectorEmitter, words: Any, least: Any) -> Any:
+    """With both numbers of each word."""
+    low = arith.shli(words, em.constant(16, words.type))
+    return _least_magnitude(em, words, _least_magnitude(em, low, least))
+
+
+def _least_magnitude(em: VectorEmitter, bits: Any, least: Any, size: int = 0x7FFF0000) -> Any:
+    """`size`: the bits of a magnitude, in a word with a bf16 number at the top. 0 less 1 is the
+    largest number: it does not count."""
+    size = arith.andi(bits, em.constant(size, bits.type))
+    return arith.minui(least, arith.subi(size, em.constant(1, bits.type)))
+
+
+def _smallest(em: VectorEmitter, least: Any) -> Any:
+    kind = ir.Attribute.parse("#vector.kind<minui>")
+    return vector.reduction(_integer(32), kind, least)
+
+
+# --- products
+
+
+class _PairBlocks(Blocks):
+    """Blocks of sums where a summed element is a pair: words of both factors."""
+
+    def column(self, b: MemoryView, where: list[Index], dim: int, live: int | None) -> Any:
+        return self.em.load_vector(b, where, dim, live)
+
+    def added(self, scalar: Any, column: Any, total: Any) -> Any:
+        return dot(scalar, column, total)
+
+
+def dot(left: Any, right: Any, total: Any) -> Any:
+    """total + the products of pairs, lane by lane."""
+    lanes = total.type.shape[0]
+    pairs = ir.VectorType.get([2 * lanes], ir.BF16Type.get())
+    arguments = [total, llvm.bitcast(pairs, left), llvm.bitcast(pairs, right)]
+    name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+    return llvm.call_intrinsic(total.type, name, arguments)
+
+
+def _rounded(em: VectorEmitter, value: Any) -> Any:
+    """f32 numbers as the bits of bf16 ones, by the instruction beside `dot`: the nearest, and zeros
+    for what is denormal (which goes another way)."""
+    name = f"llvm.x86.avx512bf16.cvtneps2bf16.{value.type.element_type.width * em.lanes}"
+    made = llvm.call_intrinsic(em.vector_type(ir.BF16Type.get()), name, [value])
+    return llvm.bitcast(em.vector_type(_integer(16)), made)
+
+
+def _by_words(
+    em: VectorEmitter, c: TileContraction, left: MemoryView, right: MemoryView, start: Any
+) -> None:
+    g = c.generic
+    (m,), k = c.rows, g.reduced.index(True)
+    extents = [n // 2 if d == k else n for d, n in enumerate(g.extents)]
+    generic: TileGeneric = replace(g, extents=extents)
+    offset = em.sub(left.offset, em.mul(g.lows[m], left.strides[0]))
+    a = TileOperand(replace(left, offset=offset), None, _index(m, k))
+    b = TileOperand(right, None, _index(k, c.v))
+    _PairBlocks(em, replace(c, generic=generic, a=a, b=b), start).run()
+
+
+def _index(*loops: int) -> list[Any]:
+    return [ir.AffineDimExpr.get(d) for d in loops]
+
+
+def _by_tiles(
+    em: VectorEmitter, c: TileContraction, left: MemoryView, right: MemoryView, start: Any,
+    live: Index,
+) -> None:  # fmt: skip
+    g = c.generic
+    (m,), k = c.rows, g.reduced.index(True)
+    assert c.c.view is not None
+    sums = em.shifted(c.c.view, [g.lows[e.position] for e in c.c.index])
+    row = c.c.position_of(m)
+    assert row is not None
+
+    def block(i: Index, j: Index, down: int, across: int) -> None:
+        cells = [(r, n, r * _BLOCK + n) for r in range(down) for n in range(across)]
+        left_at = _BLOCK * _BLOCK
+        right_at = left_at + _BLOCK
+
+        def corner(r: int, n: int) -> list[Index]:
+            at = {m: em.add(i, r * TILE), c.v: em.add(j, n * TILE)}
+            return [at[e.position] for e in c.c.index]
+
+        for r, n, total in cells:
+            if start is None:
+                _tile(em, "tileloadd64", total, sums, corner(r, n), row)
+            else:
+                _intrinsic("tilezero", [_number(total)])
+        for step in range(g.extents[k] // (2 * TILE)):
+            for n in range(across):
+                where = [step * TILE, em.add(j, n * TILE)]
+                _tile(em, "tileloadd64", right_at + n, right, where, 0)
+            for r in range(down):
+                where = [em.add(i, r * TILE), step * 2 * TILE]
+                _tile(em, "tileloadd64", left_at + r, left, where, 0)
+                for n in range(across):
+                    tiles = (r * _BLOCK + n, left_at + r, right_at + n)
+                    _intrinsic("tdpbf16ps", [_number(t) for t in tiles])
+        for r, n, total in cells:
+            _tile(em, "tilestored64", total, sums, corner(r, n), row)
+
+    wide = _BLOCK * TILE
+    down = _BLOCK if g.extents[m] % wide == 0 else 1
+
+    def rows(i: Index, _: list[Any]) -> list[Any]:
+        def columns(j: Index, _: list[Any]) -> list[Any]:
+            block(i, j, down, _BLOCK)
+            return []
+
+        whole = g.extents[c.v] // wide * wide
+        em.loop(0, whole, wide, columns)
+        if whole < g.extents[c.v]:
+            block(i, whole, down, 1)
+        return []
+
+    em.loop(0, live, down * TILE, rows)
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether a scalar is the constant 0."""
+    owner = None if isinstance(value, ir.BlockArgument) else value.owner
+    if owner is None or owner.operation.name != "arith.constant":
+        return False
+    found = owner.operation.attributes["value"]
+    return isinstance(found, ir.FloatAttr) and ir.FloatAttr(found).value == 0.0
+
+
+def _configure(em: VectorEmitter, scratch: Scratch) -> None:
+    """Give all tiles 16 rows of 64 bytes, in this thread."""
+    words = em.vector_type(_integer(32), TILE)
+    sizes = [1, 0, 0, 0, *[0x00400040] * 4, 0, 0, 0, 0, 0x10101010, 0x10101010, 0, 0]
+    place = scratch.allocate(_integer(32), (TILE,), 0)
+    vector.store(em.row(sizes, words), place.base, [em.value(place.offset)])
+    _intrinsic("ldtilecfg", [_pointer(em, place, [0])])
+
+
+def _tile(
+    em: VectorEmitter, name: str, tile: int, view: MemoryView, at: list[Index], row: int
+) -> None:
+    """Load or store 16 rows of 64 bytes."""
+    pitch = em.mul(view.strides[row], view.kind.width // 8)
+    arguments = [_number(tile), _pointer(em, view, at), _number(pitch, 64)]
+    _intrinsic(name, arguments)
+
+
+def _pointer(em: VectorEmitter, view: MemoryView, position: list[Index]) -> Any:
+    start = memref.extract_aligned_pointer_as_index(view.base)
+    place = em.mul(em.address(view, position), view.kind.width // 8)
+    number = arith.index_cast(_integer(64), em.value(em.add(start, place)))
+    return llvm.pointer(number)
+
+
+def _intrinsic(name: str, arguments: list[Any]) -> None:
+    llvm.call_intrinsic(None, f"llvm.x86.{name}", arguments)
+
+
+def _number(value: int, width: int = 8) -> Any:
+    """A constant that stands where an instruction has it."""
+    return llvm.constant(ir.IntegerAttr.get(_integer(width), value))
+
+
+def _bits(em: VectorEmitter, value: Any, width: int) -> Any:
+    return vector.bitcast(em.vector_type(_integer(width)), value)
+
+
+def _integer(width: int) -> Any:
+    return ir.IntegerType.get_signless(width)
