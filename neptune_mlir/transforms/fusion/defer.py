@@ -175,9 +175,11 @@ def _decide(function: Any, numerics: str) -> Decision:
         erase_dead(program.block)
         sources = {key for made in moved(program, alive).values() for key in made.sources}
         now = NestProgram(trial)
-        tensors = {r.attr for body in before.values() for r in T.reads(body)} | sources
-        tensors -= set(before)
-        keys = {key: now.values.key(program.values[key]) for key in (*alive, *tensors)}
+        given = {r.attr for body in before.values() for r in T.reads(body)} | sources
+        given -= set(before)
+        left = [program.nests[key].body for key in alive if key in program.nests]
+        given |= {n.attr for body in left for n in T.leaves(body, "sym")}
+        keys = {key: now.values.key(program.values[key]) for key in (*alive, *given)}
         written = Written(before, rests, program.nests, keys)
         decision.apart |= {keys[k]: UNSEEN for k in unseen if k in keys}
         _mark(now, decision)

@@ -149,7 +149,8 @@ def store_factors(program: NestProgram, computed_inside: Collection[str]) -> boo
         computed_inside: contractions that streams compute themselves, and do not read from memory.
     """
     changed = False
-    for key, nest in list(program.nests.items()):
+    for key in list(program.nests):
+        nest = program.nests[key]  # a product that was built anew may be a contraction itself
         if nest.kind == "reduce" and key not in computed_inside and _contracts(nest):
             factors_of = _factors_of(program, key)
             changed |= bool(factors_of) and _store(program, nest, factors_of)

@@ -38,7 +38,7 @@ class Written:
         before: the body of every nest, before anything moved, over the keys of `moved`.
         rests: for each reduction that became a map behind another one, the key of the latter.
         moved: the program's nests afterwards, by the keys that they had then.
-        keys: the keys in the program now of those of `moved` that are left, and of tensors.
+        keys: the keys in the program now of those of `moved` that are left, of tensors and numbers.
         refused: reductions from which nothing may move; whoever tests a chain adds to it.
         long: those of them whose definition is too long to be tested.
         passed: those that were as exact as before in some chain.
@@ -163,6 +163,8 @@ class Written:
         """
 
         def rule(node: Term) -> Term | None:
+            if node.op == "sym":
+                return T.sym(self.keys.get(node.attr, _alias(node.attr)), node.dtype)
             if node.op != "read":
                 return None
             if node not in known:

@@ -86,3 +86,42 @@ func.func @scaled(%x: tensor<4x8xf32>) -> tensor<4xf32> {
           result_axes = array<i64: 0>} : () -> tensor<4xf32>
   return %o : tensor<4xf32>
 }
+
+// A mean over a length of the call: the number it divides by is compared under the name it has now.
+// CHECK-LABEL: func.func @by_a_length
+// CHECK: combiner = "add"
+// CHECK: combiner = "add"
+// CHECK: arith.divf
+// CHECK: return
+func.func @by_a_length(%x: tensor<4x6x?xf32>) -> tensor<4x2xf32> {
+  %two = arith.constant 2 : index
+  %b = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %w = arith.constant dense<3.0> : tensor<2x6xf32>
+  %n = tensor.dim %x, %two : tensor<4x6x?xf32>
+  %s = "neptune.reduce"(%n) ({
+    %v = "neptune.read"(%x) {map = affine_map<(i, k, n) -> (i, k, n)>} : (tensor<4x6x?xf32>) -> f32
+    "neptune.yield"(%v) : (f32) -> ()
+  }, {}) {combiner = "add", domain = array<i64: 4, 6, -9223372036854775808>, identity = 0.0 : f32,
+          result_axes = array<i64: 0, 1>} : (index) -> tensor<4x6xf32>
+  %m = arith.index_cast %n : index to i64
+  %mean = "neptune.map"() ({
+    %v = "neptune.read"(%s) {map = affine_map<(i, k) -> (i, k)>} : (tensor<4x6xf32>) -> f32
+    %f = arith.sitofp %m : i64 to f32
+    %q = arith.divf %v, %f : f32
+    "neptune.yield"(%q) : (f32) -> ()
+  }) {domain = array<i64: 4, 6>, result_axes = array<i64: 0, 1>} : () -> tensor<4x6xf32>
+  %p = "neptune.reduce"() ({
+    %v = "neptune.read"(%mean) {map = affine_map<(i, j, k) -> (i, k)>} : (tensor<4x6xf32>) -> f32
+    %f = "neptune.read"(%w) {map = affine_map<(i, j, k) -> (j, k)>} : (tensor<2x6xf32>) -> f32
+    %q = arith.mulf %v, %f : f32
+    "neptune.yield"(%q) : (f32) -> ()
+  }, {}) {combiner = "add", domain = array<i64: 4, 2, 6>, identity = 0.0 : f32,
+          result_axes = array<i64: 0, 1>} : () -> tensor<4x2xf32>
+  %y = "neptune.map"() ({
+    %v = "neptune.read"(%p) {map = affine_map<(i, k) -> (i, k)>} : (tensor<4x2xf32>) -> f32
+    %f = "neptune.read"(%b) {map = affine_map<(i, j) -> (j)>} : (tensor<2xf32>) -> f32
+    %q = arith.addf %v, %f : f32
+    "neptune.yield"(%q) : (f32) -> ()
+  }) {domain = array<i64: 4, 2>, result_axes = array<i64: 0, 1>} : () -> tensor<4x2xf32>
+  return %y : tensor<4x2xf32>
+}

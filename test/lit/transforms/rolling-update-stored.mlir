@@ -121,3 +121,41 @@ func.func @wide(%x: tensor<512x1024xf16>, %w: tensor<256x1024xf16>)
           domain = array<i64: 512, 256, 1024>} : () -> tensor<256x1024xf32>
   return %dx, %dw : tensor<512x1024xf32>, tensor<256x1024xf32>
 }
+// A product of such a factor is a contraction itself, of which another product makes something.
+// CHECK-LABEL: func.func @again
+// CHECK: "neptune.map"
+// CHECK: arith.subf
+// CHECK: "neptune.reduce"
+// CHECK: "neptune.map"
+// CHECK: arith.subf
+// CHECK: "neptune.reduce"
+// CHECK-NOT: arith.subf
+#f = affine_map<(i, j, d) -> (d, j)>
+func.func @again(%x: tensor<512x1024xf32>, %w: tensor<1024x1024xf32>, %y: tensor<1024x1024xf32>)
+    -> tensor<512x1024xf32> {
+  %one = arith.constant 1.0 : f32
+  %s = "neptune.reduce"() ({
+    %a = "neptune.read"(%x) {map = #id} : (tensor<512x1024xf32>) -> f32
+    %b = "neptune.read"(%w) {map = #f} : (tensor<1024x1024xf32>) -> f32
+    %p = arith.mulf %a, %b : f32
+    "neptune.yield"(%p) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0, 1>,
+          domain = array<i64: 512, 1024, 1024>} : () -> tensor<512x1024xf32>
+  %t = "neptune.reduce"() ({
+    %a = "neptune.read"(%s) {map = #id} : (tensor<512x1024xf32>) -> f32
+    %e = arith.subf %one, %a : f32
+    %b = "neptune.read"(%y) {map = #f} : (tensor<1024x1024xf32>) -> f32
+    %p = arith.mulf %e, %b : f32
+    "neptune.yield"(%p) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0, 1>,
+          domain = array<i64: 512, 1024, 1024>} : () -> tensor<512x1024xf32>
+  %u = "neptune.reduce"() ({
+    %a = "neptune.read"(%t) {map = #id} : (tensor<512x1024xf32>) -> f32
+    %e = arith.subf %one, %a : f32
+    %b = "neptune.read"(%w) {map = #f} : (tensor<1024x1024xf32>) -> f32
+    %p = arith.mulf %e, %b : f32
+    "neptune.yield"(%p) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0, 1>,
+          domain = array<i64: 512, 1024, 1024>} : () -> tensor<512x1024xf32>
+  return %u : tensor<512x1024xf32>
+}
