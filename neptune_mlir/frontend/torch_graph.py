@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import InputError
+from neptune_mlir.frontend import torch_complex
 from neptune_mlir.frontend.torch_ops import decompositions
 
 _WRAPPER = "neptune_mlir/frontend/from_torch.py"  # whose module calls what is imported
@@ -22,6 +23,8 @@ _OTHER_RANK = {"aten::unsqueeze", "aten::squeeze"}  # a dimension of theirs name
 def prepare(torch: Any, exported: Any) -> Any:
     """An exported program in operations that torch-mlir lowers well."""
     _refuse_long_recurrences(exported.graph)
+    torch_complex.take_apart(torch, exported)
+    _refuse_complex_ends(torch, exported)
     exported = exported.run_decompositions(decompositions(torch))
     _refuse_random(torch, exported.graph)
     _refuse_shapes_of_data(torch, exported.graph)
@@ -66,6 +69,20 @@ def _refuse_long_recurrences(graph: Any) -> None:
                 hint="torch.compile(backend='neptune') leaves it to torch; or call the compiled "
                 "program on a part of the sequence at a time, with the state as an argument",
             )  # fmt: skip
+
+
+def _refuse_complex_ends(torch: Any, exported: Any) -> None:
+    """Raises InputError for arguments and results of complex numbers."""
+    graph, given = exported.graph, exported.graph_signature.user_inputs
+    ends = [n for n in graph.nodes if n.op == "placeholder" and n.name in given]
+    for node in (*ends, *graph.output_node().all_input_nodes):
+        if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex:
+            what = f"argument '{node.name}'" if node in ends else f"result of '{_name_of(node)}'"
+            raise InputError(
+                f"the {what} has complex numbers, and arrays of kernels have none",
+                loc=line_of_node(node),
+                hint="pass torch.view_as_real(x) and return torch.view_as_real(y)",
+            )
 
 
 def _refuse_random(torch: Any, graph: Any) -> None:

@@ -50,6 +50,8 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("fmod.Scalar", lambda x, n: torch.fmod(x, torch.full_like(x, n))),
         *((f"bitwise_{name}.Scalar", functools.partial(_bitwise, torch, f"bitwise_{name}"))
           for name in ("or", "xor")),
+        ("fft_fftfreq.default", functools.partial(_frequencies, torch, True)),
+        ("fft_rfftfreq.default", functools.partial(_frequencies, torch, False)),
         ("hypot.default", functools.partial(_hypotenuse, torch)),
         ("pow.Tensor_Tensor", functools.partial(_power, torch)),
         ("pow.Scalar", functools.partial(_power, torch)),
@@ -322,6 +324,13 @@ def _close(
 def _bitwise(torch: Any, name: str, x: Any, number: int) -> Any:
     number = torch.full((), number, dtype=torch.result_type(x, number), device=x.device)
     return getattr(torch, name)(x.to(number.dtype), number)
+
+
+def _frequencies(torch: Any, both: bool, n: int, d: float = 1.0, **options: Any) -> Any:
+    """Of the elements of a Fourier transform: also those below 0, or the others alone."""
+    at = torch.arange(n if both else n // 2 + 1, device=options.get("device"))
+    at = torch.where(at < (n + 1) // 2, at, at - n) if both else at
+    return at.to(options.get("dtype") or torch.get_default_dtype()) / (n * d)
 
 
 def _hypotenuse(torch: Any, x: Any, y: Any) -> Any:
