@@ -145,7 +145,7 @@ def _replace(torch: Any, exported: Any, graph: Any, holder: Any) -> None:
             old.erase_node(node)
     for name, result in zip(names, results, strict=True):
         if name is not None:
-            result._rename(name)
+            result.name = name
     exported.graph_module.recompile()
 
 

@@ -125,7 +125,7 @@ func.func @wide(%x: tensor<512x1024xf16>, %w: tensor<256x1024xf16>)
 // CHECK-LABEL: func.func @again
 // CHECK: "neptune.map"
 // CHECK: arith.subf
-// CHECK: "neptune.reduce"
+// CHECK: "neptune.accumulate"
 // CHECK: "neptune.map"
 // CHECK: arith.subf
 // CHECK: "neptune.reduce"
