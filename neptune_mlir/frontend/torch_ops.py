@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.frontend import torch_extrema, torch_scatters
+from neptune_mlir.frontend import torch_extrema, torch_scatters, torch_special
 from neptune_mlir.ir.bindings import TORCH_MLIR
 
 
@@ -56,6 +56,7 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("pow.Tensor_Tensor", functools.partial(_power, torch)),
         ("pow.Scalar", functools.partial(_power, torch)),
         *torch_extrema.functions(torch).items(), *torch_scatters.functions(torch).items(),
+        *torch_special.functions(torch).items(),
     )  # fmt: skip
     for name, function in ours:
         packet, _, overload = name.partition(".")

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Special functions and small parts of linear algebra and quantisation of torch, in operations that
+torch-mlir lowers. Series and approximations are right to a few units of float32.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# lnΓ(2 + z) = Σ c_k z^k for |z| <= 1/2: 1 - Euler's constant, then (-1)^k (ζ(k) - 1) / k
+_GAMMA_NEAR_2 = (
+    0.0, 0.42278433509846714, 0.32246703342411320, -0.06735230105319810, 0.02058080842778454,
+    -0.00738555102867399, 0.00289051033074153, -0.00119275391170326, 0.00050966952474304,
+    -0.00022315475845358, 0.00009945751278181, -0.00004492623673813, 0.00002050721277567,
+)  # fmt: skip
+# of 1/(1 + x/2): the logarithm of erfc(x) exp(x^2) (1 + x/2)
+_ERROR = (
+    -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398,
+    1.48851587, -0.82215223, 0.17087277,
+)  # fmt: skip
+# Abramowitz and Stegun, 9.8.1 to 9.8.4: of (x / 3.75)^2, and of 3.75 / x
+_BESSEL = {
+    0: ((1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.0360768, 0.0045813),
+        (0.39894228, 0.01328592, 0.00225319, -0.00157565, 0.00916281, -0.02057706, 0.02635537,
+         -0.01647633, 0.00392377)),
+    1: ((0.5, 0.87890594, 0.51498869, 0.15084934, 0.02658733, 0.00301532, 0.00032411),
+        (0.39894228, -0.03988024, -0.00362018, 0.00163801, -0.01031555, 0.02282967, -0.02895312,
+         0.01787654, -0.00420059)),
+}  # fmt: skip
+_SHIFT = 6  # steps up to where an asymptotic series is right
+
+
+def functions(torch: Any) -> dict[str, Callable[..., Any]]:
+    """Decompositions by the names of their operations."""
+    bound = functools.partial
+    bessel = {
+        f"{name}{'e' if scaled else ''}.default": bound(_bessel, torch, order, scaled)
+        for order, names in ((0, ("i0", "special_i0")), (1, ("special_i1",)))
+        for name in names for scaled in (False, True)
+        if not (name == "i0" and scaled)
+    }  # fmt: skip
+    return bessel | {
+        "lgamma.default": bound(_logarithm_of_gamma, torch),
+        "digamma.default": bound(_digamma, torch),
+        "erfc.default": bound(_complement, torch),
+        "special_erfcx.default": bound(_scaled_complement, torch),
+        "fake_quantize_per_channel_affine.default": lambda *given: _by_channel(torch, *given)[0],
+        "fake_quantize_per_channel_affine_cachemask.default": bound(_by_channel, torch),
+        "view.dtype": bound(_viewed, torch),
+        "histc.default": bound(_histogram, torch),
+        "adaptive_max_pool2d.default": bound(_largest_of_windows, torch),
+        "linalg_solve_triangular.default": bound(_solved, torch),
+    }
+
+
+def _wide(x: Any) -> Any:
+    return x.float() if x.element_size() < 4 or not x.is_floating_point() else x
+
+
+def _result(x: Any, made: Any) -> Any:
+    return made.to(x.dtype) if x.is_floating_point() else made
+
+
+def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    made = x * coefficients[-1] + coefficients[-2]
+    for c in coefficients[-3::-1]:
+        made = made * x + c
+    return made
+
+
+def _logarithm_of_gamma(torch: Any, given: Any) -> Any:
+    """Near 1 and 2, where it is 0, by its series; from 2.5 on by Stirling's; below 1/2 by what it
+    is one further on, or at 1 - x."""
+    x = _wide(given)
+    below = x < 0
+    at = torch.where(below, 1 - x, x)  # >= 0
+    small = at < 0.5
+    at = torch.where(small, at + 1, at)
+    near_1 = at < 1.5
+    z = torch.where(near_1, at - 1, torch.where(at < 2.5, at - 2, 0.0))
+    series = _polynomial(z, _GAMMA_NEAR_2)
+    series = torch.where(near_1, series - z.log1p(), series)
+    product = at
+    for k in range(1, _SHIFT):
+        product = product * torch.where(at < 8, at + k, 1.0)
+    far = torch.where(at < 8, at + _SHIFT, at)
+    step = 1 / far
+    series_of_far = step * _polynomial(step * step, (1 / 12, -1 / 360, 1 / 1260))
+    stirling = (far - 0.5) * (far.log() - 1) + (series_of_far + 0.5 * math.log(2 * math.pi) - 0.5)
+    stirling = torch.where(at < 8, stirling - product.log(), stirling)
+    made = torch.where(at < 2.5, series, stirling)
+    first = torch.where(below, 1 - x, x)
+    made = torch.where(small, made - first.log(), made)
+    sine = (math.pi * (x - x.round())).sin().abs()
+    made = torch.where(below, math.log(math.pi) - sine.log() - made, made)
+    return _result(given, torch.where(x.abs() == math.inf, math.inf, made))
+
+
+def _digamma(torch: Any, given: Any) -> Any:
+    x = _wide(given)
+    at = torch.where(x < 0, 1 - x, x)
+    sum_of_steps = 0
+    for k in range(_SHIFT):
+        sum_of_steps = sum_of_steps + 1 / (at + k)
+    far = at + _SHIFT
+    square = 1 / (far * far)
+    made = far.log() - 0.5 / far - square * _polynomial(square, (1 / 12, -1 / 120, 1 / 252))
+    made = made - sum_of_steps
+    turned = math.pi * (x - x.round())
+    pole = (x == x.round()) & (x < 0)
+    reflected = made - math.pi * turned.cos() / turned.sin()
+    made = torch.where(pole, math.nan, torch.where(x < 0, reflected, made))
+    return _result(given, torch.where(x == math.inf, math.inf, made))
+
+
+def _scaled_complement(torch: Any, given: Any) -> Any:
+    """erfc(x) exp(x^2)."""
+    x = _wide(given)
+    half = 1 / (1 + 0.5 * x.abs())
+    made = half * _polynomial(half, _ERROR).exp()
+    return _result(given, torch.where(x < 0, 2 * (x * x).exp() - made, made))
+
+
+def _complement(torch: Any, given: Any) -> Any:
+    """1 - erf(x), which does not round to 0."""
+    x = _wide(given)
+    half = 1 / (1 + 0.5 * x.abs())
+    made = half * (_polynomial(half, _ERROR) - x * x).exp()
+    return _result(given, torch.where(x < 0, 2 - made, made))
+
+
+def _bessel(torch: Any, order: int, scaled: bool, given: Any) -> Any:
+    """The modified functions of the first kind; `scaled` by exp(-|x|)."""
+    x = _wide(given)
+    size = x.abs()
+    least = size.clamp(min=3.75)
+    near, far = _BESSEL[order]
+    small = size.clamp(max=3.75) / 3.75
+    low = _polynomial(small * small, near)
+    low = low * size if order else low
+    high = _polynomial(3.75 / least, far) * least.rsqrt()
+    low, high = (low * (-size).exp(), high) if scaled else (low, high * size.exp())
+    made = torch.where(size < 3.75, low, high)
+    return _result(given, torch.where(x < 0, -made, made) if order else made)
+
+
+def _by_channel(
+    torch: Any, x: Any, scale: Any, zero: Any, axis: int, least: int, most: int
+) -> tuple[Any, Any]:
+    along = [-1 if k == axis % x.dim() else 1 for k in range(x.dim())]
+    scale, zero = scale.reshape(along), zero.reshape(along)
+    at = (x / scale).round() + zero
+    within = (at >= least) & (at <= most)
+    return ((at.clamp(least, most) - zero) * scale).to(x.dtype), within
+
+
+def _viewed(torch: Any, x: Any, dtype: Any) -> Any:
+    """The bytes of integers as other integers, by shifts."""
+    whole = {torch.uint8: 1, torch.int8: 1, torch.int16: 2, torch.int32: 4, torch.int64: 8}
+    if x.dtype not in whole or dtype not in whole:
+        return NotImplemented
+    old, new = whole[x.dtype], whole[dtype]
+    if old == new:
+        return x.to(dtype)
+    mask, bits = (1 << 8 * min(old, new)) - 1, 8 * min(old, new)
+    if new < old:
+        parts = [((x >> bits * k) & mask).to(dtype) for k in range(old // new)]
+        return torch.stack(parts, -1).flatten(-2)
+    rows = x.unflatten(-1, (-1, new // old)).to(dtype)
+    parts = [(rows.select(-1, k) & mask) << bits * k for k in range(new // old)]
+    return functools.reduce(lambda a, b: a | b, parts)
+
+
+def _histogram(torch: Any, x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """How many elements are between each two of bins + 1 numbers."""
+    row = x.reshape(-1)
+    low, high = (row.amin(), row.amax()) if min == max else (min, max)
+    width = high - low
+    if min == max:
+        low, width = torch.where(width == 0, low - 1, low), torch.where(width == 0, 2.0, width)
+        high = low + width
+    place = ((row - low) * (bins / width)).floor().clamp(0, bins - 1)
+    place = torch.where((row >= low) & (row <= high), place, -1.0)
+    at = torch.arange(bins, device=x.device).to(place.dtype)
+    return (place == at.unsqueeze(-1)).sum(-1).to(x.dtype)
+
+
+def _largest_of_windows(torch: Any, x: Any, size: Sequence[int]) -> Any:
+    """Of windows that differ in size, where torch-mlir knows those of one size: the last elements
+    of short ones count twice."""
+    extents = x.shape[-2:]
+    known = all(isinstance(n, int) for n in extents)
+    if not known or not any(n % m for n, m in zip(extents, size, strict=True)):
+        return NotImplemented
+    rows, columns = (_windows(torch, n, m, x.device) for n, m in zip(extents, size, strict=True))
+    rows, columns = rows[:, None, :, None], columns[None, :, None, :]
+    windows = x[..., rows, columns].flatten(-2)
+    places = (rows * extents[1] + columns).flatten(-2)
+    first = windows.argmax(-1, keepdim=True)
+    places = places.expand(windows.shape).gather(-1, first).squeeze(-1)
+    return windows.amax(-1), places
+
+
+def _windows(torch: Any, n: int, m: int, device: Any) -> Any:
+    """The elements of n that each of m windows has."""
+    at = torch.arange(m, device=device)
+    first, end = at * n // m, -(-(at + 1) * n // m)
+    widest = max(-(-(k + 1) * n // m) - k * n // m for k in range(m))
+    inside = first.unsqueeze(1) + torch.arange(widest, device=device)
+    return torch.minimum(inside, end.unsqueeze(1) - 1)
+
+
+def _solved(
+    torch: Any, a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    """By the inverse of blocks on the diagonal, which double until there is one."""
+    n = a.shape[-1]
+    if not isinstance(n, int) or not n:
+        return NotImplemented
+    a = a.mT if upper else a
+    at = torch.arange(n, device=a.device)
+    same = at.unsqueeze(-1) == at
+    a = torch.where(at.unsqueeze(-1) >= at, a, 0.0)
+    a = torch.where(same, 1.0, a) if unitriangular else a
+    whole = 1 << (n - 1).bit_length()
+    if whole != n:
+        a = torch.nn.functional.pad(a, (0, whole - n, 0, whole - n))
+        at = torch.arange(whole, device=a.device)
+        a = torch.where((at.unsqueeze(-1) == at) & (at >= n), 1.0, a)
+    inverse = (1 / a.diagonal(dim1=-2, dim2=-1)).unsqueeze(-1).unsqueeze(-1)
+    size = 1
+    while size < whole:
+        first, second = inverse.unflatten(-3, (-1, 2)).unbind(-3)
+        blocks = a.unflatten(-2, (-1, 2, size)).unflatten(-1, (-1, 2, size))
+        # rows of the second block of each pair, columns of the first
+        lower = blocks.diagonal(dim1=-6, dim2=-3)[..., 1, :, 0, :, :].movedim(-1, -3)
+        corner = -(second @ lower @ first)
+        upper_rows = torch.cat([first, torch.zeros_like(first)], -1)
+        inverse = torch.cat([upper_rows, torch.cat([corner, second], -1)], -2)
+        size *= 2
+    inverse = inverse.squeeze(-3)[..., :n, :n]
+    inverse = inverse.mT if upper else inverse
+    return inverse @ b if left else b @ inverse
