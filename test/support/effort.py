@@ -3,7 +3,7 @@
 
 Most tests ask what a result is, and half of their time was LLVM's: they have code that it has not
 optimised. `NEPTUNE_EFFORT=3` gives all of them the code of the product. Processes that tests start
-always have it.
+always have it, but for commands of lit, which are forks of one that has not (`lit_process.py`).
 """
 
 import os

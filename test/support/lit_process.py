@@ -52,6 +52,7 @@ def preload() -> None:
                 raise
     importlib.import_module("filecheck.main")
     importlib.import_module("neptune_mlir.codegen.llvm_child").start()  # one for all commands
+    importlib.import_module("support.effort").begin()
     importlib.import_module("support.kept_code").install()
     gc.freeze()  # no command looks at what all have, which would give it pages of its own
 

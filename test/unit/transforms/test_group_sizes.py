@@ -19,6 +19,7 @@ from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.tuned import Choice, Entry, Shape, Table
 from neptune_mlir.transforms.schedule import group_sizes
 from neptune_mlir.tune.candidates import unfit
+from support.machine_code import check_operator
 
 TRIANGLE = Shape(64, 64, True, True)
 LONG = Table((Entry("sm_90a", TRIANGLE, 8192, Choice(192, 64)),))  # far from spilling
@@ -161,7 +162,7 @@ def test_rounds_of_a_device_s_rows_are_not_known(in_two, monkeypatch):
     assert ({"few": 1} in asked) == (not in_two)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def assembler():
     try:
         ptxas.find_ptxas()
@@ -169,9 +170,19 @@ def assembler():
         pytest.skip("no ptxas here")
 
 
-def test_a_bundle_has_kernels_for_long_streams_and_few_programs(assembler):
+@pytest.fixture(scope="module")
+def causal(assembler):
     text = Source.of(ops.attention(head_dim=64, causal=True, dtype="f16")).text
-    bundle = compiler.compile_text(text, "attention", "sm_80,sm_90a", None, None)
+    with tuned.using(LONG):
+        return compiler.compile_text(text, "attention", "sm_80,sm_90a", None, None)
+
+
+def test_machine_code_of_an_operator(causal, tmp_path):
+    check_operator(causal, tmp_path)
+
+
+def test_a_bundle_has_kernels_for_long_streams_and_few_programs(causal):
+    bundle = causal
     images = bundle.facts["images"]
     assert [i["target"] for i in images] == [*["sm_80"] * 4, *["sm_90a"] * 8]
     cut = [i for i in images if "when" in i and len(i["kernels"]) > 1]  # streams in chunks
