@@ -69,6 +69,8 @@ def judge_each(
 
 
 def _judging(programs: Programs, arguments: Sequence[Any], seed: int) -> Asking[list[Comparison]]:
+    if programs.otherwise is not None:
+        programs = replace(programs, otherwise=_kept(programs.otherwise))
     beside = {odd: _Beside(programs, arguments, seed, odd) for odd in (False, True)}
     found = yield from _judged(programs, beside, _Look())
     if programs.ranged is not None and not all(c.ok for c in found):
@@ -88,6 +90,21 @@ def _judging(programs: Programs, arguments: Sequence[Any], seed: int) -> Asking[
             yield from _rearranged(programs, beside[odd], look, last)
         found = [b if b.ok else a for a, b in zip(found, last, strict=True)]
     return found
+
+
+def _kept(otherwise: Callable[[int], Run]) -> Callable[[int], Run]:
+    """The same with what the last arguments gave: each look at an input asks again."""
+    found: dict[int, tuple[Sequence[Any], Sequence[Any]]] = {}
+
+    def kept(number: int) -> Run:
+        def run(arguments: Sequence[Any]) -> Sequence[Any]:
+            if number not in found or found[number][0] is not arguments:
+                found[number] = arguments, otherwise(number)(arguments)
+            return found[number][1]
+
+        return run
+
+    return kept
 
 
 @dataclass(frozen=True)

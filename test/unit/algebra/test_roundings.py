@@ -172,6 +172,20 @@ def test_an_input_that_is_exact_by_luck_is_one_of_others():
     assert not verdict(12.0, 1.0)
 
 
+def test_each_rounding_of_an_input_is_run_once():
+    """However often one looks at it before it is wrong."""
+    asked = []
+    least = np.full((1, 3), -LARGEST["f32"])
+    most = lambda x: [np.max(x[0], 1)]  # noqa: E731
+    of = Programs(
+        lambda x: [np.max(np.where(x[0] == least, -np.inf, x[0]), 1)], most, most,
+        ("f32",), ("f32",), ranged=most,
+        otherwise=lambda n: lambda x: asked.append((n, x[0].tobytes())) or most(x),
+    )  # fmt: skip
+    assert not judge(of, [least])[0].ok
+    assert len(asked) >= ROUNDINGS and len(set(asked)) == len(asked)
+
+
 def test_a_rounding_may_leave_the_range():
     """Of the mean of the smallest float; not of a maximum, of which nothing is rounded."""
     least = np.full((1, 3), -LARGEST["f32"])
