@@ -344,9 +344,10 @@ def test_covariance():
         np.testing.assert_allclose(got, want.numpy(), atol=1e-6)
 
 
-def test_distributions_take_what_they_get():
+def test_distributions_take_what_they_get(monkeypatch):
     """Their checks are looks at numbers, too: they are off while a program is exported."""
     of = torch.distributions
+    monkeypatch.setattr(of.Distribution, "_validate_args", True)  # torch.compile turns it off
 
     def program(x, chosen):
         policy = of.Categorical(logits=x)
