@@ -166,13 +166,13 @@ class CpuCall:
 
     def _are_apart(self, addresses: Sequence[int]) -> bool:
         """Whether each array of `out=` shares no byte with an argument or one before it."""
-        spans = [(a + low, a + high) for a, (low, high) in zip(addresses, self._spans, strict=True)]
-        first = len(self._inputs)
-        return all(
-            high <= low2 or high2 <= low
-            for k, (low, high) in enumerate(spans[first:], first)
-            for low2, high2 in spans[:k]
-        )
+        spans = self._spans
+        for k in range(len(self._inputs), len(spans)):
+            low, high = addresses[k] + spans[k][0], addresses[k] + spans[k][1]
+            for j in range(k):
+                if addresses[j] + spans[j][0] < high and low < addresses[j] + spans[j][1]:
+                    return False
+        return True
 
     def fits(self, addresses: Sequence[int]) -> bool:
         """Whether arrays at these addresses overlap as those did that the call was made for."""

@@ -127,11 +127,14 @@ done:
 """
 
 
+_NAMES = r"llvm\.x86\.(?=avx512bf16|tile|ldtilecfg|tdp)"
+
+
 def emulated(text: str) -> str:
     """A module with calls of the above in place of the instructions."""
-    if "llvm.x86." not in text:
+    if not re.search(_NAMES, text):
         return text
-    text = re.sub(r"^declare [^\n]*@llvm\.x86\.[^\n]*\n", "", text, flags=re.MULTILINE)
-    text = text.replace("@llvm.x86.", "@emulated.")
+    text = re.sub(rf"^declare [^\n]*@{_NAMES}[^\n]*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(f"@{_NAMES}", "@emulated.", text)
     text = re.sub(r"<(16|32) x bfloat>", r"<\1 x i16>", text)
     return text + _DOT + _ROUNDED + _TILES

@@ -8,6 +8,7 @@ arithmetic on ints folds here, so static tiles give straight code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +63,12 @@ class VectorEmitter:
         self.index = ir.IndexType.get()
         self.i1 = ir.IntegerType.get_signless(1)
 
+    def doubled(self) -> VectorEmitter:
+        """One whose vectors have twice as many elements: of 16 bits, they fill a register."""
+        found = copy(self)
+        found.lanes = 2 * self.lanes
+        return found
+
     # --- constants and index arithmetic
 
     def constant(self, value: Any, kind: Any | None = None) -> Any:
@@ -101,6 +108,10 @@ class VectorEmitter:
             if isinstance(x, int) and x in (0, 1):
                 return other if x else 0
         return arith.muli(self.value(a), self.value(b))
+
+    def quotient(self, a: Index, b: int) -> Index:
+        """Of one that b divides."""
+        return a // b if isinstance(a, int) else arith.divsi(a, self.constant(b))
 
     def minimum(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):

@@ -75,7 +75,10 @@ class Scratch:
         sizes = tuple(n // many if d == inner else n for d, n in enumerate(view.sizes))
         strides = tuple(s if d == inner else s // many for d, s in enumerate(view.strides))
         assert all(s % many == 0 for d, s in enumerate(view.strides) if d != inner)
-        return replace(view, base=flat, kind=kind, sizes=sizes, strides=strides)
+        offset = view.offset
+        if many > 1:
+            offset = self.em.quotient(offset, many)
+        return replace(view, base=flat, kind=kind, offset=offset, sizes=sizes, strides=strides)
 
     def place(self, slot: Slot) -> Any:
         """Flat memory for a slot in its present layout, made at the kernel's entry."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.ir.bindings import arith, vector
+from neptune_mlir.ir.bindings import arith, ir, vector
 
 
 def copy(
@@ -100,6 +100,11 @@ def _rows(
 ) -> None:
     """Vectors along `dim`, with gather or scatter where a side is not contiguous."""
     others = [k for k in range(len(sizes)) if k != dim]
+    extent = sizes[dim]
+    units = all(isinstance(v.strides[dim], int) and v.strides[dim] == 1 for v in (source, target))
+    whole = isinstance(extent, int) and extent % (2 * em.lanes) == 0
+    if units and whole and source.kind == target.kind and source.kind in _halves():
+        em = em.doubled()
 
     def row(position: list[Index]) -> None:
         where: list[Index] = [0] * len(sizes)
@@ -114,6 +119,10 @@ def _rows(
         each_vector(em, sizes[dim], move)
 
     em.nest([(0, sizes[k], 1) for k in others], row)
+
+
+def _halves() -> tuple[Any, ...]:
+    return ir.F16Type.get(), ir.BF16Type.get(), ir.IntegerType.get_signless(16)
 
 
 def each_vector(em: VectorEmitter, extent: Index, body: Any) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -181,6 +181,32 @@ def overwrites(generic: TileGeneric, slot: Slot) -> bool:
         if k >= inputs and any(r and not o.uses(d) for d, r in enumerate(generic.reduced)):
             return False
     return True
+
+
+def copied_once(tile: Any) -> bool:
+    """Whether one op writes a tile, and copies it from elsewhere (fills do not count)."""
+    copies, writers = 0, 0
+    for value, use in _uses(tile):
+        op = use.owner.operation
+        if op.name == "memref.copy" and op.operands[1] == value:
+            copies += 1
+        elif op.name == "linalg.generic":
+            count = int(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])[0])
+            if use.operand_number >= count:
+                plain = len(op.regions[0].blocks[0].operations) == 1
+                arrays = [v for v in list(op.operands)[:count] if isinstance(v.type, ir.MemRefType)]
+                copies += plain and len(arrays) == 1
+                writers += not plain
+    return copies == 1 and not writers
+
+
+def _uses(value: Any) -> Iterator[tuple[Any, Any]]:
+    """The uses of a tile and of its parts."""
+    for use in value.uses:
+        if use.owner.operation.name == "memref.subview":
+            yield from _uses(use.owner.operation.results[0])
+        else:
+            yield value, use
 
 
 def fetched_once(generic: TileGeneric, fetched: list[Any]) -> TileGeneric:

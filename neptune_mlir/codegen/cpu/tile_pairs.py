@@ -25,7 +25,7 @@ from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
 from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
 from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
-from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand
+from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand, copied_once
 from neptune_mlir.ir.bindings import arith, ir, llvm, memref, vector
 
 TILE = 16  # rows and words of a tile of AMX; all extents are multiples of these, or of two of them
@@ -41,6 +41,14 @@ class Packed:
     bits of an f32, less 1)."""
 
     words: MemoryView
+    least: Any
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The packed right factor, and the least magnitude of the left one if it is known."""
+
+    right: Packed
     least: Any
 
 
@@ -70,9 +78,35 @@ class PairProducts:
     def __init__(self, em: VectorEmitter, how: str):
         self.em, self.how = em, how
         self._packed: dict[Any, Packed] = {}
+        self._left: set[Any] = set()  # tiles that are left factors as they are loaded
+        self._least: dict[Any, tuple[Any, Any]] = {}  # their least magnitudes, and in which block
 
     def takes(self, c: TileContraction | None) -> bool:
         return c is not None and self.how != "none" and suits(c)
+
+    def note(self, c: TileContraction) -> None:
+        """One that is taken, before tiles are loaded."""
+        if c.a.view is not None and c.a.view.kind == ir.BF16Type.get() and copied_once(c.a.scalar):
+            self._left.add(c.a.view.slot)
+
+    def loaded(self, tile: MemoryView, scratch: Scratch) -> None:
+        """A tile has been copied: the least magnitude in it is found here, and not in each step of
+        a loop that reads it."""
+        if tile.slot in self._left and tile.offset == 0 and tile.sizes[1] == tile.slot.shape[1]:
+            least = _least_of(self.em, scratch.words(tile), tile.sizes[0])
+            self._least[tile.slot] = least, ir.InsertionPoint.current.block
+
+    def _known(self, c: TileContraction) -> Any:
+        """The least magnitude of a left factor, where it was found before."""
+        assert c.a.view is not None
+        least, place = self._least.get(c.a.view.slot, (None, None))
+        block = ir.InsertionPoint.current.block
+        while least is not None and block != place:
+            owner = block.owner.operation
+            if owner.name == "func.func":
+                return None
+            block = owner.block
+        return least
 
     def pack(self, products: list[TileContraction], written: set[Any], scratch: Scratch) -> int:
         """Pack right factors, in front of the loop over strips that writes these tiles. How many
@@ -91,7 +125,8 @@ class PairProducts:
         if packed is None or not (start is None or _is_zero(start)):
             otherwise()
         else:
-            _multiply(self.em, c, packed, scratch, start, self.how == "tiles", otherwise)
+            factors = Factors(packed, self._known(c))
+            _multiply(self.em, c, factors, scratch, start, self.how == "tiles", otherwise)
 
     def finish(self, first: Any, last: Any, scratch: Scratch) -> None:
         """Between these two ops of a kernel, tiles have their sizes."""
@@ -135,22 +170,23 @@ def _pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Pack
     ranges = [(columns, em.lanes), (depth // 2, em.lanes)] if turned else [
         (depth // 2, 1), (columns, em.lanes)
     ]  # fmt: skip
-    least = _folded(em, ranges, block)
-    return Packed(made, _smallest(em, least))
+    return Packed(made, _folded(em, ranges, block))
 
 
 def _multiply(
-    em: VectorEmitter, c: TileContraction, right: Packed, scratch: Scratch, start: Any,
+    em: VectorEmitter, c: TileContraction, factors: Factors, scratch: Scratch, start: Any,
     tiles: bool, otherwise: Callable[[], None],
 ) -> None:  # fmt: skip
     """Emit the product; `otherwise` emits it in f32. `start`: what the output begins as."""
     g = c.generic
-    (m,), k = c.rows, g.reduced.index(True)
+    (m,) = c.rows
     live = g.extents[m]
     if g.live and g.live[m] is not None:
         live = em.sub(g.end(em, m, g.extents[m]), g.lows[m])
-    left, least = _pack_left(em, c, m, k, live, scratch)
-    exponents = [arith.shrui(x, em.constant(_EXPONENT, x.type)) for x in (least, right.least)]
+    left, least = _left(em, c, factors.least, live, scratch)
+    exponents = [
+        arith.shrui(x, em.constant(_EXPONENT, x.type)) for x in (least, factors.right.least)
+    ]
     ends = [arith.cmpi(arith.CmpIPredicate.uge, e, em.constant(_NORMAL, e.type)) for e in exponents]
     apart = arith.cmpi(
         arith.CmpIPredicate.uge, arith.addi(*exponents), em.constant(_APART, least.type)
@@ -158,37 +194,46 @@ def _multiply(
 
     def pairs() -> None:
         if tiles:
-            _by_tiles(em, c, left, right.words, start, live)
+            _by_tiles(em, c, em.shifted(left, [g.lows[m], 0]), factors.right.words, start, live)
         else:
-            _by_words(em, c, scratch.words(left), right.words, start)
+            _by_words(em, c, scratch.words(left), factors.right.words, start)
 
     em.branch(em.both(apart, em.both(*ends)), pairs, otherwise)
 
 
-def _pack_left(
-    em: VectorEmitter, c: TileContraction, m: int, k: int, live: Index, scratch: Scratch
+def _left(
+    em: VectorEmitter, c: TileContraction, least: Any, live: Index, scratch: Scratch
 ) -> tuple[MemoryView, Any]:
-    """Rows of the left factor as halves of words, from the first row of the strip on, and their
-    least magnitude. Rows past the last live one hold anything: they are not looked at."""
+    """The left factor as halves of words, at the places that it is read at, and the least magnitude
+    in its rows. Rows past the last live one hold anything: they are not looked at."""
     g, o = c.generic, c.a
+    (m,), k = c.rows, g.reduced.index(True)
     assert o.view is not None
-    made = scratch.once(_integer(16), (g.extents[m], g.extents[k]), 1)
     source = em.shifted(o.view, [g.lows[e.position] for e in o.index])
+    if o.view.kind == ir.BF16Type.get():
+        if least is None:
+            words = em.shifted(scratch.words(o.view), [g.lows[m], 0])
+            least = _least_of(em, words, live)
+        return scratch.halves(o.view), least
+    made = scratch.once(_integer(16), (g.extents[m], g.extents[k]), 1)
 
-    def one(position: list[Index], least: Any) -> Any:
+    def one(position: list[Index], found: Any) -> Any:
         value = em.load_vector(source, position, 1)
-        if o.view.kind != ir.BF16Type.get():  # type: ignore[union-attr]
-            least = _least_magnitude(em, _bits(em, value, 32), least, 0x7FFFFFFF)
-            em.store_vector(made, position, 1, _rounded(em, value))
-            return least
-        half = _bits(em, value, 16)
-        em.store_vector(made, position, 1, half)
-        wide = em.vector_type(_integer(32))
-        bits = arith.shli(arith.extui(wide, half), em.constant(16, wide))
-        return _least_magnitude(em, bits, least)
+        em.store_vector(made, position, 1, _rounded(em, value))
+        return _least(em, _bits(em, value, 32), found)
 
-    least = _folded(em, [(live, 1), (g.extents[k], em.lanes)], one)
-    return made, _smallest(em, least)
+    least = _folded(em, [(live, 1), (g.extents[k], em.lanes)], one, 32)
+    first = em.mul(g.lows[m], made.strides[0])
+    return replace(made, offset=em.sub(made.offset, first)), least
+
+
+def _least_of(em: VectorEmitter, words: MemoryView, rows: Index) -> Any:
+    """The least magnitude in rows of words."""
+
+    def one(position: list[Index], found: Any) -> Any:
+        return _least(em, em.load_vector(words, position, 1), found)
+
+    return _folded(em, [(rows, 1), (words.sizes[1], em.lanes)], one)
 
 
 # --- the least magnitude that is not 0
@@ -196,9 +241,10 @@ def _pack_left(
 
 def _folded(
     em: VectorEmitter, ranges: list[tuple[Index, int]],
-    body: Callable[[list[Index], Any], Any],
+    body: Callable[[list[Index], Any], Any], width: int = 16,
 ) -> Any:  # fmt: skip
-    """Two loops that carry a vector of magnitudes."""
+    """Two loops that carry a vector of magnitudes; the least of these, as the bits of an f32 less
+    1. 0 less 1 is the largest number, so zeros do not count."""
 
     def outer(i: Index, carried: list[Any]) -> list[Any]:
         def inner(j: Index, held: list[Any]) -> list[Any]:
@@ -206,26 +252,23 @@ def _folded(
 
         return em.loop(0, ranges[1][0], ranges[1][1], inner, carried)
 
-    every = em.constant(-1, em.vector_type(_integer(32)))
-    return em.loop(0, ranges[0][0], ranges[0][1], outer, [every])[0]
-
-
-def _least(em: VectorEmitter, words: Any, least: Any) -> Any:
-    """With both numbers of each word."""
-    low = arith.shli(words, em.constant(16, words.type))
-    return _least_magnitude(em, words, _least_magnitude(em, low, least))
-
-
-def _least_magnitude(em: VectorEmitter, bits: Any, least: Any, size: int = 0x7FFF0000) -> Any:
-    """`size`: the bits of a magnitude, in a word with a bf16 number at the top. 0 less 1 is the
-    largest number: it does not count."""
-    size = arith.andi(bits, em.constant(size, bits.type))
-    return arith.minui(least, arith.subi(size, em.constant(1, bits.type)))
-
-
-def _smallest(em: VectorEmitter, least: Any) -> Any:
+    every = em.constant(-1, em.vector_type(_integer(width), em.lanes * 32 // width))
+    found = em.loop(0, ranges[0][0], ranges[0][1], outer, [every])[0]
     kind = ir.Attribute.parse("#vector.kind<minui>")
-    return vector.reduction(_integer(32), kind, least)
+    least = vector.reduction(_integer(width), kind, found)
+    if width == 32:
+        return least
+    word = _integer(32)
+    return arith.shli(arith.extui(word, least), em.constant(16, word))
+
+
+def _least(em: VectorEmitter, bits: Any, least: Any) -> Any:
+    """With the magnitudes of numbers, or of both numbers of words, in the type of `least`."""
+    kind = least.type
+    width = kind.element_type.width
+    numbers = bits if bits.type == kind else vector.bitcast(kind, bits)
+    size = arith.andi(numbers, em.constant((1 << width - 1) - 1, kind))
+    return arith.minui(least, arith.subi(size, em.constant(1, kind)))
 
 
 # --- products
@@ -265,8 +308,7 @@ def _by_words(
     (m,), k = c.rows, g.reduced.index(True)
     extents = [n // 2 if d == k else n for d, n in enumerate(g.extents)]
     generic: TileGeneric = replace(g, extents=extents)
-    offset = em.sub(left.offset, em.mul(g.lows[m], left.strides[0]))
-    a = TileOperand(replace(left, offset=offset), None, _index(m, k))
+    a = TileOperand(left, None, _index(m, k))
     b = TileOperand(right, None, _index(k, c.v))
     _PairBlocks(em, replace(c, generic=generic, a=a, b=b), start).run()
 

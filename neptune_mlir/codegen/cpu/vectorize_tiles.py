@@ -187,7 +187,8 @@ class _GridKernel:
             wished = None
             if (found := self._contraction(generic)) is not None:
                 rows[op] = found.blocked_rows
-            packed = self.pairs.takes(found)  # both factors as they are
+            if packed := self.pairs.takes(found):  # both factors as they are
+                self.pairs.note(found)
             if contraction is not None and contraction.b.view is not None and not packed:
                 wished = tile_contract.wanted_layout(contraction)
             for value in known:
@@ -551,6 +552,7 @@ class _GridKernel:
         moved = as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
+            self.pairs.loaded(moved[1], self.scratch)
             return
         contraction = self._contraction(generic)
         if contraction is not None:
@@ -591,6 +593,7 @@ class _GridKernel:
             tile_generic.lower_generic(self.em, filled)
             fill = None
         tile_copy.copy(self.em, source, target, tile, fill)
+        self.pairs.loaded(target, self.scratch)
 
 
 def _is_memref(value: Any) -> bool:
