@@ -8,6 +8,7 @@ compiles here in 5, without optimisations: what is run is not what costs.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -90,9 +91,33 @@ def install(emulator: Any) -> None:
     ops_cpu.timestamp_prog = ops_cpu.worker_prog = ops_cpu.signal_prog
     # (it takes longer to find wide loads than they save)
     codegen.memory_coalescing = lambda sink, renderer: sink
+    _propagate(sys.modules[emulator.emu.parse_pcode.__module__])
     make, nothing = emulator.emu.to_program, Estimates()
 
     def made(sink: UOp, renderer: Any) -> Any:  # nobody asks how long a function takes
         return make(sink.replace(arg=replace(sink.arg, estimates=nothing)), renderer)
 
     emulator.emu.to_program = made
+
+
+def _propagate(pcode: Any) -> None:
+    """The minimum and the maximum that are NaN where an operand is. (The emulator takes them for
+    those that leave NaNs out, wherever an instruction is made of them.)"""
+    for full in ("minimum", "maximum"):
+        for kind, dtype in (("f32", dtypes.float32), ("f16", dtypes.float16)):
+            for name in (f"v_{full}_{kind}", f"v_{full}3_{kind}"):
+                pcode._FUNCS[name] = _propagating(pcode, pcode._FUNCS[name], dtype)
+
+
+def _propagating(pcode: Any, function: Any, dtype: Any) -> Any:
+    def made(*operands: UOp) -> UOp:
+        found = function(*operands)
+        for x in operands:
+            if dtype == dtypes.float16:
+                value = pcode._f16_extract(x)
+            else:
+                value = x.bitcast(dtype) if x.dtype == dtypes.uint32 else x.cast(dtype)
+            found = pcode._isnan(value).where(value, found)
+        return found
+
+    return made
