@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Programs for AMD chips, arguments that an emulator can run, and what they give in float64.
 
-Of `MACHINE` each change runs four on each chip and three on one; the rest is nightly.
+Each change runs `MACHINE` on each chip, but for one program; the rest is nightly.
 Each is a function without arguments, so that none is made before it is needed.
 """
 

@@ -229,7 +229,7 @@ class ShardSchedule:
     def calls(self, rank: int, owner: int) -> list[Call]:
         key = rank, owner
         if key not in self._calls:
-            columns, late = self.plan.axes[-1], self._late(rank, owner)
+            columns, late = self.plan.axes[-1], self.late(rank, owner)
             if late:
                 end = self.layouts[columns].lengths[rank]
                 found = [c for span in ((late, end), (0, late))
@@ -239,7 +239,7 @@ class ShardSchedule:
             self._calls[key] = found
         return self._calls[key]
 
-    def _late(self, rank: int, owner: int) -> int:
+    def late(self, rank: int, owner: int) -> int:
         """How much of a device's own data is met only after all others', where the parts of these
         have to travel: 0 or some of the first positions, which causal masks let most rows see. (A
         program for them is as long as for others; with rows that are met late it is not.)"""
@@ -262,7 +262,7 @@ class ShardSchedule:
                 kept = self.kept(self.plan.axes[-1])
                 span = call.spans[kept] if kept else (0, 1)
                 slots[self.plan.axes[-1]] = 0 if self.adds else _place(span, staying)
-            late = call.spans[self.plan.axes[-1]][1] <= self._late(rank, owner)
+            late = call.spans[self.plan.axes[-1]][1] <= self.late(rank, owner)
             found.append(Run(call, slots, late))
         return found
 

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from neptune_mlir.errors import ArgumentError, UsageError
-from neptune_mlir.runtime.shards.layout import ShardLayout
+from neptune_mlir.runtime.shards.layout import Piece, ShardLayout
 from neptune_mlir.runtime.shards.plan import (
     FEW,
     MET,
@@ -176,11 +176,7 @@ class ShardCall:
         else:
             alone = len(self.plan.axes) == 1
             parts: dict[str, Slots] = {**(self._alone(results) if alone else self._around())}
-            if self.traveling in self.plan.joins:  # these wait for nobody
-                self._join(self.traveling, parts, results)
-            for over in [a for a in self.plan.joins if a != self.traveling]:
-                parts |= self._given()
-                self._join(over, parts, results)
+            self._rest(parts, results)
         for exchange in self._open:
             exchange.done()
         found = tuple(results[name] for name in self.plan.results)
@@ -414,9 +410,31 @@ class ShardCall:
                     (0, 0, len(x)) if axis is None else (1 + axis, start, end - start)
                     for x, axis in zip(gone, axes, strict=True)
                 ])  # fmt: skip
-        self._compute(rank, self.arguments, parts | by_name(leaving, own), {}, late=True)
         self._gifts, self._kept = gifts, own
         return parts
+
+    def _rest(self, parts: dict[str, Slots], results: dict[str, torch.Tensor]) -> None:
+        """What is met late, and the joins. Those of positions that were met before wait for other
+        processes alone: they fill the end of what is met late."""
+        others = [a for a in self.plan.joins if a != self.traveling]
+        late = self.schedule.late(self.rank, self.rank)
+        for over in self.plan.joins:
+            self.make(over, results)
+        beside = self.beside(late > 0)
+        with beside.first():
+            if late:
+                leaving = [p for p in self.plan.parts if p.over != self.traveling]
+                own = by_name(leaving, self._kept)
+                self._compute(self.rank, self.arguments, {**parts, **own}, {}, late=True)
+            if self.traveling in self.plan.joins:  # these wait for nobody
+                self._join(self.traveling, parts, results)
+        with beside.last():
+            parts |= self._given() if others else {}
+            for over in others:
+                self._join(over, parts, results, (late, self.extents[self.traveling]))
+        beside.meet()
+        for over in others if late else ():
+            self._join(over, parts, results, (0, late))
 
     def _given(self) -> dict[str, Slots]:
         """The parts of all processes' runs that are of this one's data, which it waits for."""
@@ -466,18 +484,20 @@ class ShardCall:
     # joins
 
     def _join(
-        self, over: str, parts: Mapping[str, Slots], results: dict[str, torch.Tensor]
-    ) -> None:
-        """The results over an axis, stretch by stretch of the positions that keep it."""
+        self, over: str, parts: Mapping[str, Slots], results: dict[str, torch.Tensor],
+        within: Piece | None = None,
+    ) -> None:  # fmt: skip
+        """The results over an axis, stretch by stretch of the positions that keep it: all of them,
+        or those `within` two of them."""
         join, kept = self.plan.joins[over], self.schedule.kept(over)
         told = [p for p in self.plan.positions if p.name in join.arguments]
-        self.make(over, results)
         pieces = self.schedule.layouts[kept or over].pieces[self.rank]
         cuts = ends_of(pieces) if kept and told else []
         if told and kept is None and len(pieces) > 1:
             raise UsageError(f"results along '{over}' need one piece of it on each device")
-        for stretch in self.schedule.stretches(over, self.rank, cuts):
-            self._join_stretch(over, stretch, parts, results)
+        for stretch in self.schedule.stretches(over, self.rank, [*cuts, *(within or ())]):
+            if within is None or within[0] <= stretch.span[0] < within[1]:
+                self._join_stretch(over, stretch, parts, results)
 
     def make(self, over: str, results: dict[str, torch.Tensor]) -> None:
         """Room for the results over an axis."""

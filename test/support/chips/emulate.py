@@ -34,6 +34,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.memory import Sizes, root
 from neptune_mlir.runtime.parameters import parameters
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from support.chips import pattern_code
 
 ALIGNMENT = 16  # of arrays; up to so many bytes less one past an end go unseen
 
@@ -49,6 +50,7 @@ class Patterns:
 
         self._known, self._runtime = emulator.emu._canonical_runner_cache, Device["CPU"].runtime
         sources = sorted(Path(emulator.emu.__file__).parent.glob("*.py"))
+        sources.append(Path(pattern_code.__file__))
         digest = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()
         self._folder, self._digest, self._path = folder, digest[:12], Path()
         self._stored: dict[Path, list[Any]] = {}
@@ -210,6 +212,7 @@ def main() -> int:
     sys.path.insert(0, sys.argv[1])
     import amdemu
 
+    pattern_code.install(amdemu)
     gc.disable()  # terms that the emulator rewrites are many, and in no cycles
     patterns = Patterns(amdemu, Path(sys.argv[2]))
     for line in sys.stdin:

@@ -46,35 +46,61 @@ def on(chips):
     return pytest.mark.parametrize("emulator", chips, indirect=True)
 
 
-def check(emulator, case, strided=False):
-    for run in emulator.check(case.program, case.inputs, strided, case.wanted):
+@functools.cache
+def bundle_of(chip, name):
+    """One compilation for all tests of a program."""
+    return compiled(MACHINE[name]().program, chip)
+
+
+def check(emulator, case, strided=False, bundle=None):
+    code = bundle or compiled(case.program, emulator.chip)
+    for run in emulator.compare(code, case.program, case.inputs, strided=strided,
+                                wanted=case.wanted):  # fmt: skip
         assert max(run.errors) < case.tolerance, run
         assert run.instructions > 0
 
 
-# With each change each chip runs programs that have most of their patterns of instructions in
-# common: a pattern costs a tenth of a second where it is first met.
-QUICK = ("attention 64, grouped, causal", "softmax", "rms norm matmul", "decode")
-# What these do not run, one chip does with each change.
-ONCE = {"attention 128": "gfx950", "layer norm": "gfx942", "cross entropy": "gfx942"}
+# With each change each chip runs all but one of these.
+RARE = ("attention 64",)  # causal, grouped attention has its instructions
 
 
 def rare(case):
-    chip, name = case
-    return name not in QUICK and ONCE.get(name) != chip
+    return case[1] in RARE
 
 
 @pytest.mark.parametrize(
     ("emulator", "name"), nightly_if(rare, itertools.product(CHIPS, MACHINE)), indirect=["emulator"]
 )
 def test_program(emulator, name):
-    check(emulator, MACHINE[name]())
+    check(emulator, MACHINE[name](), bundle=bundle_of(emulator.chip, name))
+
+
+def test_the_emulators_functions_round_as_instructions_do():
+    """A product and a sum once, and square roots exactly; nothing is reassociated."""
+    from tinygrad import UOp, dtypes
+    from tinygrad.codegen import to_program
+    from tinygrad.helpers import DEV
+    from tinygrad.uop.ops import KernelInfo
+
+    from support.chips.pattern_code import Renderer
+
+    out, x = (UOp.param(n, dtypes.float32, (8,)) for n in range(2))
+    a, b, c = (x.index(UOp.const(n, dtypes.int)) for n in range(3))
+    values = (a * b + c, a.sqrt())
+    stores = [out.index(UOp.const(n, dtypes.int)).store(v) for n, v in enumerate(values)]
+    program = to_program(
+        UOp.sink(*stores, arg=KernelInfo("f")).rtag(1), Renderer(DEV.target("CPU"))
+    )
+    text = program.src[2].arg
+    assert text.count("@llvm.fma(float") == text.count("@llvm.sqrt(float") == 1
+    assert "contract" not in text and "align" not in text
 
 
 @on(["gfx1100"])
 def test_rows_apart(emulator):
     """Strides are those of the arrays; what is between rows is neither read nor written."""
-    check(emulator, MACHINE["softmax"](), strided=True)
+    case = MACHINE["softmax"]()
+    check(emulator, case, strided=True, bundle=bundle_of(emulator.chip, "softmax"))
 
 
 @pytest.mark.first_of_each()
@@ -115,14 +141,9 @@ def test_a_wrong_fragment_is_seen(emulator, monkeypatch):
 @on(["gfx1100"])
 def test_an_access_past_the_end_is_seen(emulator):
     case = MACHINE["softmax"]()
-    bundle = compiled(case.program, emulator.chip)
+    bundle = bundle_of(emulator.chip, "softmax")
     with pytest.raises(OutOfBounds):
         emulator.results(bundle, case.inputs, ("up",), short=1)
-
-
-@functools.cache
-def softmax_of(chip):
-    return compiled(ops.softmax(), chip)
 
 
 def normal():
@@ -130,7 +151,8 @@ def normal():
 
 
 def softmax_errors(emulator, x):
-    (run,) = emulator.compare(softmax_of(emulator.chip), ops.softmax(), [x], orders=("up",))
+    bundle = bundle_of(emulator.chip, "softmax")
+    (run,) = emulator.compare(bundle, ops.softmax(), [x], orders=("up",))
     return run.errors
 
 
@@ -139,6 +161,14 @@ def softmax_errors(emulator, x):
 @pytest.mark.parametrize("offset", [1e6, 1e5, 1e4, 1e3])
 def test_softmax_far_from_zero(emulator, offset):
     assert max(softmax_errors(emulator, normal() + np.float32(offset))) < TOLERANCE["f32"]
+
+
+@on(["gfx1201"])  # whose instructions for that are its own
+def test_rows_that_are_undefined(emulator):
+    x = normal()
+    x[0], x[1, 3], x[2, 590] = -np.inf, np.nan, np.inf
+    with np.errstate(invalid="ignore"):
+        assert max(softmax_errors(emulator, x)) < TOLERANCE["f32"]
 
 
 def masked(hidden):
