@@ -12,10 +12,12 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from neptune_mlir.driver.onnx_sampling import sampled
+from neptune_mlir.errors import InputError
 
 # what counts of a scale are held in
 _COUNTS = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16,
            TensorProto.INT32)  # fmt: skip
+_FLOATS = TensorProto.FLOAT, TensorProto.FLOAT16
 
 
 def _depth_to_space(
@@ -104,6 +106,164 @@ def _quantised_product(
     return [_rounded(w, found, _count(w, zero), w.types[zero][0])]
 
 
+def _quantised_convolution(
+    w: Any, inputs: Sequence[str], given: Mapping[str, Any]
+) -> Sequence[str] | None:  # fmt: skip
+    """As the product: torch-mlir scales a bias wrongly where weights have a scale for each row."""
+    x, x_scale, x_zero, weights, scales, zeros, scale, zero = inputs[:8]
+    bias = inputs[8] if len(inputs) > 8 else ""
+    if not all(name in w.types for name in (*inputs[:8], *inputs[8:9])):
+        return None
+    rank = len(w.shape(weights))
+    rows = w.constant([*range(1, rank)])
+    parts = [w.op("Sub", _count(w, x), _count(w, x_zero))]
+    shift, each = _count(w, zeros), w.op("Cast", scales, to=TensorProto.FLOAT)
+    if w.shape(zeros):
+        shift = w.op("Unsqueeze", shift, rows)
+    parts.append(w.op("Sub", _count(w, weights), shift))
+    found = w.op("Conv", *parts, **given)
+    behind = w.constant([*range(1, rank - 1)])
+    if bias:
+        found = w.op("Add", found, w.op("Unsqueeze", _count(w, bias), behind))
+    ratio = w.op("Div", w.op("Mul", w.op("Cast", x_scale, to=TensorProto.FLOAT), each),
+                 w.op("Cast", scale, to=TensorProto.FLOAT))  # fmt: skip
+    if w.shape(scales):
+        ratio = w.op("Unsqueeze", ratio, behind)
+    return [_rounded(w, w.op("Mul", found, ratio), _count(w, zero), w.types[zero][0])]
+
+
+def _mean_of_windows(
+    w: Any, inputs: Sequence[str], given: Mapping[str, Any]
+) -> Sequence[str] | None:  # fmt: skip
+    """Of windows that may reach beyond what is padded, or have gaps: sums over constant counts.
+    torch-mlir counts what is beyond, has windows that begin there, and knows no gaps."""
+    x, size = inputs[0], given["kernel_shape"]
+    gaps = given.get("dilations", [1] * len(size))
+    up = bool(given.get("ceil_mode"))
+    if not up and set(gaps) == {1}:
+        return None
+    extents = w.types.get(x, (0, [None] * (2 + len(size))))[1][2:]
+    plain = given.get("auto_pad", b"NOTSET") == b"NOTSET"
+    if not plain or None in extents or w.shape(x)[1] is None:
+        raise InputError(
+            "'AveragePool' with gaps or a shape that is rounded up is written out for images of "
+            "known extents, with pads in numbers", loc=w.place,
+        )  # fmt: skip
+    pads = given.get("pads", [0] * 2 * len(size))
+    steps = given.get("strides", [1] * len(size))
+    counts, beyond = np.ones([]), []
+    for axis, n in enumerate(extents):
+        first, last = pads[axis], pads[axis + len(size)]
+        reach = (size[axis] - 1) * gaps[axis] + 1
+        starts = _starts(w, n + first + last, reach, steps[axis], first + n, up)
+        seen = starts[:, None] + np.arange(size[axis]) * gaps[axis]
+        inside = (0, n + first + last) if given.get("count_include_pad") else (first, first + n)
+        counts = counts[..., None] * ((seen >= inside[0]) & (seen < inside[1])).sum(1)
+        beyond.append(max(0, int(starts[-1]) + reach - n - first))
+    source = _padded(w, x, [*pads[: len(size)], *beyond], 0)
+    one = np.ones([w.shape(x)[1], 1, *size], helper.tensor_dtype_to_np_dtype(w.types[x][0]))
+    total = w.op("Conv", source, w.constant(one, one.dtype), group=w.shape(x)[1],
+                 strides=steps, dilations=gaps)  # fmt: skip
+    ends = [n for n in counts.shape]
+    if beyond != [*pads[len(size) :]]:  # what is left behind the last window
+        total = w.op("Slice", total, w.constant([0] * len(ends)), w.constant(ends),
+                     w.constant([*range(2, 2 + len(ends))]))  # fmt: skip
+    return [w.op("Div", total, w.constant(counts, one.dtype))]
+
+
+def _starts(w: Any, whole: int, reach: int, step: int, end: int, up: bool) -> Any:
+    """Where windows begin. Raises InputError where one begins behind an image."""
+    count = (-(-(whole - reach) // step) if up else (whole - reach) // step) + 1
+    if up and (count - 1) * step >= end:
+        raise InputError(
+            "a window begins behind the image, as the shape is rounded up: runtimes drop it, and "
+            "ONNX's shapes have it", loc=w.place, hint="leave out ceil_mode, and pad",
+        )  # fmt: skip
+    return np.arange(count) * step
+
+
+def _check_windows(w: Any, extents: Sequence[int], given: Mapping[str, Any]) -> None:
+    """Raises InputError where a window begins behind an image."""
+    rank, size = len(extents), given["kernel_shape"]
+    pads, steps, gaps = (
+        given.get(name, [default] * count)
+        for name, default, count in (("pads", 0, 2 * rank), ("strides", 1, rank),
+                                     ("dilations", 1, rank))
+    )  # fmt: skip
+    for axis, n in enumerate(extents):
+        reach = (size[axis] - 1) * gaps[axis] + 1
+        whole = n + pads[axis] + pads[axis + rank]
+        _starts(w, whole, reach, steps[axis], pads[axis] + n, True)
+
+
+def _normalised_across(
+    w: Any, inputs: Sequence[str], given: Mapping[str, Any]
+) -> Sequence[str] | None:  # fmt: skip
+    """Over an even number of channels: torch-mlir begins one too early. None for odd ones."""
+    x, size = inputs[0], given["size"]
+    channels = w.shape(x)[1] if x in w.types else None
+    if size % 2 or not channels:
+        return None
+    apart = np.arange(channels) - np.arange(channels)[:, None]
+    near = (apart >= -((size - 1) // 2)) & (apart <= size // 2)
+    flat = w.op("Reshape", w.op("Mul", x, x), w.constant([0, channels, -1]))
+    total = w.op("MatMul", w.constant(near, helper.tensor_dtype_to_np_dtype(w.types[x][0])), flat)
+    scaled = w.op("Mul", total, w.number(given.get("alpha", 1e-4) / size, x))
+    scaled = w.op("Add", scaled, w.number(given.get("bias", 1.0), x))
+    power = w.op("Pow", scaled, w.number(given.get("beta", 0.75), x))
+    return [w.op("Div", x, _as(w, power, x))]
+
+
+def _as(w: Any, name: str, like: str) -> str:
+    """In the shape of another value, one extent of which a call may know."""
+    shape = [-1 if n is None else n for n in w.shape(like)]
+    known = w.constant(shape) if shape.count(-1) < 2 else w.op("Shape", like)
+    return str(w.op("Reshape", name, known))
+
+
+def _padded(w: Any, x: str, pads: Sequence[int], value: float) -> str:
+    """With elements around images, before and behind them in each dimension."""
+    half = len(pads) // 2
+    whole = [0, 0, *pads[:half], 0, 0, *pads[half:]]
+    return str(w.op("Pad", x, w.constant(whole), w.number(value, x)))
+
+
+def _largest_and_places(
+    w: Any, inputs: Sequence[str], given: Mapping[str, Any]
+) -> Sequence[str] | None:  # fmt: skip
+    """Places count over all images: torch-mlir's are those in one image, with what is padded. None
+    where they are no result."""
+    x, (kind, shape) = inputs[0], w.types.get(inputs[0], (0, [None]))
+    if given.get("ceil_mode") and x in w.types and None not in shape[2:]:
+        _check_windows(w, shape[2:], given)
+    if w.results < 2:
+        return None
+    plain = given.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID")
+    if not plain or None in shape or kind not in _FLOATS:
+        raise InputError(
+            "the places of 'MaxPool' are written out for images of floats and known extents, with "
+            "pads in numbers", loc=w.place,
+        )  # fmt: skip
+    extents = shape[2:]
+    pads = given.get("pads", [0] * 2 * len(extents))
+    own = {k: v for k, v in given.items() if k not in ("pads", "auto_pad", "storage_order")}
+    best, place = f"{w.place}:largest", f"{w.place}:place"
+    source = _padded(w, x, pads, -np.inf)
+    w.nodes.append(helper.make_node("MaxPool", [source], [best, place], w.place, **own))
+    whole = w.constant(np.arange(prod(shape[:2])).reshape(*shape[:2], *[1] * len(extents)))
+    steps = [*np.cumprod([1, *(extents[:0:-1])])[::-1]]
+    if given.get("storage_order"):
+        steps = [*np.cumprod([1, *extents[:-1]])]
+    found = w.op("Mul", whole, w.constant(prod(extents)))
+    for axis in reversed(range(len(extents))):
+        wide = w.constant(extents[axis] + pads[axis] + pads[axis + len(extents)])
+        rest = w.op("Div", place, wide)
+        here = w.op("Sub", place, w.op("Add", w.op("Mul", rest, wide), w.constant(pads[axis])))
+        found = w.op("Add", found, w.op("Mul", here, w.constant(steps[axis])))
+        place = rest
+    return [best, found]
+
+
 def _turned_sequences(
     w: Any, inputs: Sequence[str], given: Mapping[str, Any]
 ) -> Sequence[str] | None:  # fmt: skip
@@ -176,5 +336,7 @@ CORRECTED: dict[
     "DepthToSpace": _depth_to_space, "SpaceToDepth": _space_to_depth,
     "DequantizeLinear": _dequantised, "QuantizeLinear": _quantised,
     "QLinearMatMul": _quantised_product, "GridSample": sampled,
+    "LRN": _normalised_across, "QLinearConv": _quantised_convolution,
+    "AveragePool": _mean_of_windows, "MaxPool": _largest_and_places,
     "ReverseSequence": _turned_sequences, "BitShift": _shifted,
 }  # fmt: skip

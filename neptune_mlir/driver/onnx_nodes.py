@@ -153,7 +153,7 @@ class _Nodes:
         self.version = version
         self.lengths = lengths
         self.nodes: list[NodeProto] = []
-        self.place = ""
+        self.place, self.results = "", 0
         self._count = 0
 
     def op(self, name: str, *inputs: str, **attributes: Any) -> str:
@@ -218,7 +218,7 @@ def simplified(model: ModelProto) -> ModelProto:
         return model
     writer = _Nodes(_types(model), _set_version(model), _lengths(model))
     for node in model.graph.node:
-        writer.place = node.name
+        writer.place, writer.results = node.name, len([*filter(None, node.output)])
         before = len(writer.nodes)
         way = _WAYS.get((node.domain, node.op_type))
         results = way(writer, node) if way else None

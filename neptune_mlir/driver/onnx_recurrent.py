@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
+
+from neptune_mlir.errors import InputError
 
 ACTIVATIONS = {
     "RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"],
@@ -24,8 +27,10 @@ MOST = 256  # steps
 def written_out(
     w: Any, kind: str, inputs: Sequence[str], a: Mapping[str, Any]
 ) -> Sequence[str] | None:
-    """The results of a node. None for sequences of several lengths or of an unknown one, and for
-    other cells.
+    """The results of a node. None for sequences of an unknown length, and for other cells.
+
+    A sequence that ends earlier than others keeps its state behind its end, where results are 0:
+    backwards it has the first state until there.
 
     Args:
         w: what writes nodes (`onnx_nodes._Nodes`).
@@ -34,7 +39,8 @@ def written_out(
     """
     x, weights, recurrent, bias, lengths, hidden, cell, peepholes = inputs
     known = all(name in w.types and len(w.shape(name)) == 3 for name in (x, weights, recurrent))
-    if not known or lengths or any(a.get(name) for name in _OTHER):
+    if not known or any(a.get(name) for name in _OTHER):
+        _refuse_lengths(w, kind, lengths)
         return None
     flip = [1, 0, 2] if a.get("layout") else [0, 1, 2]
     steps, size = w.shape(x)[flip[0]], w.shape(recurrent)[2]
@@ -43,9 +49,12 @@ def written_out(
     names = [n.decode().capitalize() for n in a.get("activations", ())]
     names = names or ACTIVATIONS[kind] * len(turns)
     if not size or not steps or steps > MOST or not set(names) <= _KNOWN:
+        _refuse_lengths(w, kind, lengths)
         return None
     if flip[0]:
         x, hidden, cell = (n and w.op("Transpose", n, perm=flip) for n in (x, hidden, cell))
+    if lengths:
+        lengths = w.op("Unsqueeze", w.op("Cast", lengths, to=TensorProto.INT64), w.constant([1]))
     found = []
     for k, turn in enumerate(turns):
         own = [
@@ -53,7 +62,7 @@ def written_out(
             for name in (weights, recurrent, bias, hidden, cell, peepholes)
         ]
         count = len(ACTIVATIONS[kind])
-        layer = _Layer(w, kind, size, names[k * count : (k + 1) * count], own[:3], own[5])
+        layer = _Layer(w, kind, size, names[k * count : (k + 1) * count], own[:3], own[5], lengths)
         found.append(layer.run(x, own[3], own[4], range(steps)[::turn], a))
     results = [w.op("Concat", *(each[n] for each in found), axis=1 if n == 0 else 0)
                for n in range(len(found[0]))]  # fmt: skip
@@ -63,13 +72,23 @@ def written_out(
     return results
 
 
+def _refuse_lengths(w: Any, kind: str, lengths: str) -> None:
+    """Raises InputError where a node would be left to torch-mlir, which does not look at them."""
+    if lengths:
+        raise InputError(
+            f"'{kind}' of sequences that end before others is written out for at most {MOST} steps "
+            "of a known number, activations without parameters and no clip", loc=w.place,
+        )  # fmt: skip
+
+
 class _Layer:
     """One direction: a cell, and what it is made of without the axis of directions."""
 
     def __init__(
         self, w: Any, kind: str, size: int, activations: Sequence[str], held: Sequence[str],
-        peepholes: str,
+        peepholes: str, lengths: str,
     ):  # fmt: skip
+        self.lengths = lengths  # as a column, "" where all sequences are as long
         self.w, self.kind, self.size, self.activations = w, kind, size, activations
         weights, recurrent, bias = held
         self.weights, self.recurrent = (
@@ -95,13 +114,23 @@ class _Layer:
         found: dict[int, str] = {}
         for step in order:
             here = w.op("Gather", given, w.constant(step), axis=0)
+            before = hidden, cell
             if self.kind == "GRU":
                 hidden = self._gru(here, hidden, late)
             elif self.kind == "LSTM":
                 hidden, cell = self._lstm(here, hidden, cell)
             else:
                 hidden = self._act(0, self._plus(here, self._product(hidden)))
-            found[step] = self._wrapped(hidden, 0, 1)
+            made = hidden
+            if self.lengths:
+                lasts = w.op("Less", w.constant(step), self.lengths)
+                zero = w.number(0, x)
+                made = w.op("Where", lasts, hidden, zero)
+                hidden, cell = (
+                    new and w.op("Where", lasts, new, old or zero)
+                    for new, old in zip((hidden, cell), before, strict=True)
+                )
+            found[step] = self._wrapped(made, 0, 1)
         last = [hidden, cell] if self.kind == "LSTM" else [hidden]
         whole = w.op("Concat", *(found[step] for step in sorted(found)), axis=0)
         return [whole, *(self._wrapped(name, 0) for name in last)]
