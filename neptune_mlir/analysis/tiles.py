@@ -429,7 +429,7 @@ def added_at(op: Any) -> list[Any]:
 
 def turn_of(op: Any) -> list[Any]:
     """When a program may add, where programs add in turns: what its word has, its own number, and
-    where the words are."""
+    behind how many rows the words are."""
     return list(op.operands)[2 + len(shape_of(op.operands[0])) :] if op.name == ADD_SLICE else []
 
 

@@ -192,7 +192,7 @@ TILE = Attribute(
     writers=(
         "transforms.schedule.like_tiles", "transforms.schedule.tile",
         "transforms.tiling.lower_to_tiles", "transforms.tiling.row_cuts",
-        "transforms.tiling.skip_dead_tiles",
+        "transforms.tiling.skip_dead_tiles", "transforms.tiling.zeros",
     ),
     readers=(
         "analysis.tile_axes", "dialects.verify", "driver.explain", "driver.page.costs",
@@ -298,8 +298,7 @@ KERNEL = Attribute(
     ),
     readers=(
         "transforms.gpu.longest_first", "transforms.hopper.positions_ahead",
-        "transforms.tiling.host_plan",
-        "transforms.tiling.lower_to_tiles",
+        "transforms.tiling.host_plan", "transforms.tiling.zeros",
     ),
 )  # fmt: skip
 OF_MASK = Mark(

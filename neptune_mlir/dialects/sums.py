@@ -21,8 +21,8 @@ class AddSliceOp(Neptune.Operation, name="add_slice", traits=[ext.Pure]):
     (`neptune.in_order`).
 
     Three more operands say that programs add in turns: the number that a word of memory has when
-    this program may add to the tile, this program's own, which it leaves there, and where the first
-    of the tile's words is, in elements from where the strip begins.
+    this program may add to the tile (0: it is the first one, and stores it), this program's own,
+    which it leaves there, and behind how many rows of the strip words are.
 
     Example:
 

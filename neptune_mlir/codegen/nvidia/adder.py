@@ -12,9 +12,9 @@ at the end of an iteration where nothing is left of a product to wait beside. Ti
 (`analysis.fragments`) lie in shared memory as they do in memory: 512 bytes of a warp in order, no
 bank twice. The order is of this thread's stores, the barrier, the other warp's fence, the copy.
 
-In turns (`transforms.tiling.in_turns`) it also gets the address of the tile's word, the number that
-this is to have before it may add, and the one that it writes there when memory has the sums; so a
-group has an iteration's time to spare before it waits for other programs.
+In turns (`transforms.tiling.in_turns`) it also gets the tile's row, the number that the tile's word
+is to have before it may add (0: it stores the tile), and the one that it writes there when memory
+has the sums; so a group has an iteration's time to spare before it waits for other programs.
 
 Both wait at named barriers, which the chip counts: neither has to know how often they met. The
 address is in shared memory; END ends the warp, and NONE asks for nothing: where a group is to stage
@@ -37,6 +37,7 @@ from neptune_mlir.dialects.attributes import IN_FRAGMENTS
 from neptune_mlir.ir.bindings import scf
 from neptune_mlir.targets.warp_groups import GROUP_WARPS, STAGED
 from neptune_mlir.transforms.gpu.layout_stages import added_panels
+from neptune_mlir.transforms.tiling.in_turns import WORDS
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -47,7 +48,7 @@ END, NONE = 0, 1  # addresses of nothing
 SIZE = 4  # bytes of a sum
 BLOCK = fragments.ROWS * fragments.COLUMNS * SIZE
 SAID = 8  # bytes of what a group says: an address
-TURN_SAID = 3 * SAID  # that, the address of the tile's word, and two numbers
+TURN_SAID = 3 * SAID  # that, the tile's row, and two numbers
 
 
 class Adder:
@@ -61,6 +62,8 @@ class Adder:
         self.words = kernel.memory.take(self.said * kernel.groups)  # what the groups say
         self.threads = kernel.group_threads + kernel.target.wave  # that meet at a barrier
         self.pieces: tuple[int, int] | None = None  # bytes of a warp's rows; from one to the next
+        self.tile: tuple[int, ...] = ()  # of the sums, and how many warps have other rows of it
+        self.along, self.first_word = 1, None  # where words begin
 
     @classmethod
     def of(cls, kernel: SpecializedWriter, staged: int | None, room: int) -> Adder | None:
@@ -122,7 +125,9 @@ class Adder:
             where = memory.shared_pointer(s.add(here, k * BLOCK))
             memory.store_element(memory.pack(block), where, fragments.OF_LANE * SIZE)
         if self.in_turns:
-            self._say_turn(array, window, turn, threads.id)
+            *when, self.first_word = turn
+            self.tile, self.along = layout.shape, along
+            self._say_turn(window, when, threads.id)
         self._say(s.op("llvm.ptrtoint", [pointer], s.i64), threads.id)
         hopper.give_turn(staged, self.threads)
 
@@ -132,8 +137,7 @@ class Adder:
         read, staged = self._barriers(self.kernel.products.group)
         hopper.await_turn(read, self.threads)
         if self.in_turns:
-            for which in (1, 2):
-                self._say(self.s.constant(0, self.s.i64), self.kernel.threads.id, which)
+            self._say(self.s.constant(0, self.s.i64), self.kernel.threads.id, 2)
         self._say(self.s.constant(then, self.s.i64), self.kernel.threads.id)
         hopper.give_turn(staged, self.threads)
 
@@ -142,21 +146,16 @@ class Adder:
         first = s.value(s.mod(thread, self.kernel.group_threads), s.i32)
         hopper.store_address(self._word(self.kernel.products.group, which), word, first)
 
-    def _say_turn(self, array: Array, window: Window, turn: Sequence[Any], thread: Any) -> None:
-        """Say when a tile may be added: where its word is, and what it has before and then."""
-        s, memory, group = self.s, self.kernel.memory, self.kernel.products.group
+    def _say_turn(self, window: Window, turn: Sequence[Any], thread: Any) -> None:
+        """Say when a tile may be added: where it is in the result, what its word has before and
+        then. (The word's address, 64 bits in registers through the loop, made groups spill.)"""
+        s = self.s
         variable = list(self.kernel.body.arguments)[len(self.kernel.bounds) - 1]
         number = hopper.unknown(s.value(self.kernel.scalars[variable], s.i32))
         local = {variable: s.value(number)}  # computed here, in no registers through the loop
-        awaited, own, word = (self.kernel.scalar(value, local) for value in turn)
+        awaited, own = (self.kernel.scalar(value, local) for value in turn)
         row, _ = window.dims
-        offsets = tuple(0 if d == row else x for d, x in enumerate(window.offsets))
-        pointer = memory.address(
-            replace(array, in_fragments=False), replace(window, offsets=offsets), [0, 0]
-        )
-        moved = s.value(s.mul(s.add(word, s.op("arith.index_cast", [group], s.index)), SIZE), s.i64)
-        pointer = memory.offset_pointer(pointer, moved, pointer.type)
-        self._say(s.op("llvm.ptrtoint", [pointer], s.i64), thread, 1)
+        self._say(s.value(s.value(window.offsets[row]), s.i64), thread, 1)
         both = [s.value(s.value(awaited), s.i64), s.value(s.value(own), s.i64)]
         both[1] = s.op("arith.shli", [both[1], s.constant(32, s.i64)], s.i64)
         self._say(s.op("arith.ori", both, s.i64), thread, 2)
@@ -180,15 +179,32 @@ class Adder:
             said = range(1, 3) if self.in_turns else ()
             turn = [hopper.load_address(self._word(group, k)) for k in said]
             if turn:
+                turn[0] = self._word_of(address, turn[0], number)
                 hopper.await_word(*turn)
-            self._start(group, address)
+            self._start(group, address, turn[1:])
             hopper.await_boxes()
             hopper.give_turn(read, self.threads)
             if turn:
                 hopper.tell_word(*turn)
             scf.YieldOp([address])
 
-    def _start(self, group: Any, address: Any) -> None:
+    def _word_of(self, address: Any, at: Any, group: Any) -> Any:
+        """Where the word of a group's tile is, which lies in the result from row `at` on. Words are
+        behind the rows of the result, as many for each tile as there are groups at most."""
+        s, (rows, columns) = self.s, self.tile
+        assert self.pieces is not None
+        warp = s.mul(group, GROUP_WARPS)
+        own = s.mul(s.div(warp, self.along), self.pieces[0])
+        own = s.add(own, s.mul(s.mod(warp, self.along), self.pieces[1]))
+        at = s.value(at)
+        behind = s.value(s.sub(self.kernel.scalar(self.first_word), at), s.i64)
+        moved = s.op("arith.muli", [behind, s.constant(columns * SIZE, s.i64)], s.i64)
+        word = s.add(s.mul(s.div(at, rows), WORDS), group)
+        less = s.value(s.sub(s.mul(word, SIZE), own), s.i64)
+        moved = s.op("arith.addi", [moved, less], s.i64)
+        return s.op("arith.addi", [address, moved], s.i64)
+
+    def _start(self, group: Any, address: Any, turn: Sequence[Any]) -> None:
         """Start adding what a group has staged: its warps' rows, together where they are so."""
         s = self.s
         assert self.pieces is not None
@@ -198,4 +214,5 @@ class Adder:
         source = s.op("arith.addi", [self.kernel.address(self.staged), moved], s.i32)
         runs = 1 if together else GROUP_WARPS
         size = size * GROUP_WARPS // runs
-        hopper.add_runs(address, source, [(k * step, k * self.each) for k in range(runs)], size)
+        pieces = [(k * step, k * self.each) for k in range(runs)]
+        hopper.add_runs(address, source, pieces, size, *turn)

@@ -326,19 +326,28 @@ def _box_to_memory(
 
 
 def add_runs(
-    address: Any, source: Any, moved: Sequence[tuple[int, int]], size: int
-) -> None:  # fmt: skip
+    address: Any, source: Any, moved: Sequence[tuple[int, int]], size: int, turn: Any = None
+) -> None:
     """One lane starts adding runs of so many bytes of f32 to memory, from shared memory: for each,
-    what to add to both addresses. (To an address below 2, nothing.)"""
-    adds = "\n".join(
-        "@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
-        f"[$0+{there}], [$1+{here}], {size};"
+    what to add to both addresses. (To an address below 2, nothing.) With `turn` (as of
+    `await_word`) they are stored where nobody added before."""
+    kinds = {"p": "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32"}
+    first = ""
+    if turn is not None:
+        kinds["q"] = "cp.async.bulk.global.shared::cta.bulk_group"
+        first = (
+            ".reg .pred q;\n.reg .b32 w, o;\nmov.b64 {w, o}, $2;\n"
+            "setp.eq.and.b32 q, w, 0, p;\nsetp.ne.and.b32 p, w, 0, p;\n"
+        )
+    runs = "\n".join(
+        f"@{when} {kind} [$0+{there}], [$1+{here}], {size};"
+        for when, kind in kinds.items()
         for there, here in moved
     )
     asm(
         "{\n.reg .pred p;\nelect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 1, p;\n"
-        f"{adds}\n}}\ncp.async.bulk.commit_group;",
-        "l,r", [address, source],
+        f"{first}{runs}\n}}\ncp.async.bulk.commit_group;",
+        "l,r" if turn is None else "l,r,l", [address, source, *([] if turn is None else [turn])],
     )  # fmt: skip
 
 
@@ -356,10 +365,10 @@ def await_word(address: Any, turn: Any) -> None:
 
 def tell_word(address: Any, turn: Any) -> None:
     """Wait until memory has all that this warp's copies have written, and write the high half of
-    `turn` to a word of global memory, which says so. (To address 0, nothing.)"""
+    `turn` to a word of global memory, which says so. (A half of 0, nothing.)"""
     asm(
         "cp.async.bulk.wait_group 0;\n{\n.reg .pred p;\n.reg .b32 w, o;\nmov.b64 {w, o}, $1;\n"
-        "elect.sync _|p, -1;\nsetp.ne.and.b64 p, $0, 0, p;\n@!p bra TOLD_${:uid};\n"
+        "elect.sync _|p, -1;\nsetp.ne.and.b32 p, o, 0, p;\n@!p bra TOLD_${:uid};\n"
         "fence.proxy.async.global;\nst.release.gpu.global.b32 [$0], o;\nTOLD_${:uid}:\n}",
         "l,l,~{memory}", [address, turn],
     )  # fmt: skip

@@ -8,11 +8,12 @@ of the program that added last, by warp group. A program adds to a tile when the
 of its neighbour, the program behind it along the dimension, and then writes its own there. Where
 the neighbour does not have the tile, nobody behind it has, and there is nothing to wait for: each
 condition of the mask is linear in the dimension, so it holds for a tile from some program on or up
-to one, and the programs that have a tile are an interval.
+to one, and the programs that have a tile are an interval. A program that waits for nobody stores
+its part, so that zeros are made for the words alone, if each tile has a program.
 
     %s1 = neptune.add_slice %tile, %s0[%at]
     ->
-    %s1 = neptune.add_slice %tile, %s0[%at], %awaited, %own, %word
+    %s1 = neptune.add_slice %tile, %s0[%at], %awaited, %own, %rows
 
 Nothing waits for ever, as long as programs begin in this order (`codegen.nvidia.program_order`) and
 are taken from a queue by blocks that run (`program_queue`): of the programs that have not ended the
@@ -43,6 +44,22 @@ def takes_turns(kernel: TileKernel) -> bool:
     return on_gpu and adds_in_turns(kernel.schedule)
 
 
+def rows_stored(kernel: TileKernel) -> Index | None:
+    """How many rows of a result are stored by the first program that has them, so that nobody has
+    to make zeros there: all whole tiles, where the program at 0 has them, or there are no
+    programs. None: some tile may have none."""
+    shared = sorted(kernel.shared_axes)
+    if not takes_turns(kernel) or len(shared) != 1:
+        return None
+    (along,), axis = shared, kernel.axes[kernel.stream]
+    for form in affine_part(kernel.live):
+        rest = form.without(kernel.stream).without(along)
+        if form.coefficient(kernel.stream) <= 0 or rest.atoms or rest.constant < 0:
+            return None
+    rows = ix.round_up(axis.extent, axis.size)
+    return ix.where_less(0, kernel.axes[along].extent, rows, 0)
+
+
 def room_for_words(kernel: TileKernel, key: str, rows: Index) -> Index:
     """Rows of a result of so many rows of whole tiles, with its words behind these."""
     size = kernel.axes[kernel.stream].size
@@ -50,9 +67,9 @@ def room_for_words(kernel: TileKernel, key: str, rows: Index) -> Index:
     return ix.add(rows, ix.round_up(ix.ceildiv(words, _width(kernel, key)), size))
 
 
-def turn_of(program: GridProgram, frame: Frame, key: str, rows: Index) -> list[Any]:
-    """Of the tile at hand: the number that its word has when this program may add to it, this
-    program's own, and where the words are in a result of so many rows, counted in elements.
+def turn_of(program: GridProgram, frame: Frame, rows: Index) -> list[Any]:
+    """Of the tile at hand: the number that its word has when this program may add to it (0: it is
+    the first one), this program's own, and behind how many rows of the result words are.
 
     Raises:
         LoweringError: neighbours along the dimension need not be those that add next.
@@ -80,9 +97,7 @@ def turn_of(program: GridProgram, frame: Frame, key: str, rows: Index) -> list[A
             awaited = ix.where_less(at, last, awaited, 0)
         if any(form.coefficient(stream) > 0 for form in live):
             awaited = ix.where_less(at, first, 0, awaited)
-        word = ix.scale(ix.floordiv(at, size), WORDS)
-        word = ix.add(ix.scale(rows, _width(kernel, key)), word)
-        return [ix.value(awaited), ix.value(own), ix.value(word)]
+        return [ix.value(awaited), ix.value(own), ix.value(rows)]
 
 
 def _width(kernel: TileKernel, key: str) -> int:

@@ -8,9 +8,10 @@ comes out; `analysis/tile_axes.py` says which role each axis plays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -18,7 +19,7 @@ from neptune_mlir.algebra.access import elements, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tile_axes import extents_of
-from neptune_mlir.analysis.tiles import is_tensor, owner, tuned
+from neptune_mlir.analysis.tiles import owner, tuned
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import (
     CHIP,
@@ -34,7 +35,6 @@ from neptune_mlir.dialects.attributes import (
     TUNED,
     WHOLE,
 )
-from neptune_mlir.dialects.nests import build_map
 from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
@@ -44,14 +44,18 @@ from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
-from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
-from neptune_mlir.transforms.tiling.in_turns import room_for_words, takes_turns, turn_of
+from neptune_mlir.transforms.tiling.in_turns import (
+    room_for_words,
+    rows_stored,
+    takes_turns,
+    turn_of,
+)
 from neptune_mlir.transforms.tiling.kernel import LOOPED, RunningValue, TileKernel, read_kernel
 from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
+from neptune_mlir.transforms.tiling.zeros import build_zeros, zeros_first
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
-ZEROS = 1 << 10  # elements that a program makes of what is added to
 JOIN_NAMES = {2: "_pair", 8: "_few", 32: "_some"}  # how names of joins of so many chunks end
 FEWER = tuple(JOIN_NAMES.values())
 
@@ -71,7 +75,7 @@ def lower_to_tiles(module: Any) -> None:
             _rebind(values, op, results)
             op.erase()
         if CHIP.on(module.operation):
-            _zeros_first(block)
+            zeros_first(block)
 
 
 def _is_kernel(op: Any) -> bool:
@@ -136,12 +140,14 @@ def _within(count: Index, least: int, most: int, bound: Index) -> Index:
 def _lower(
     kernel: TileKernel, values: nests.Values, name: str,
     launched: Callable[[Index], Index] = lambda bound: bound, outs: Sequence[Any] = (),
+    begins: Mapping[int, Index] = MappingProxyType({}),
 ) -> list[Any]:  # fmt: skip
     """Emit the forall of one kernel at the insertion point; returns its results.
 
     Args:
         launched: makes a grid dimension empty where the kernel is not to run.
         outs: what the results start from, instead of new tensors.
+        begins: where axes of the grid begin, if not at 0: there are no programs before.
     """
     split_invariants(kernel)
     drop_shared_axes(kernel)
@@ -154,7 +160,7 @@ def _lower(
     bounds += [
         cuts.count
         if cuts is not None and k == cuts.axis
-        else ix.ceildiv(kernel.axes[k].extent, kernel.axes[k].size)
+        else ix.ceildiv(_behind(kernel.axes[k].extent, begins.get(k)), kernel.axes[k].size)
         for k in grid
     ]
     shapes = [_result_shape(kernel, key) for key in kernel.results]
@@ -164,9 +170,8 @@ def _lower(
     ]
     for k, key in enumerate(kernel.results):
         if found := kernel.spread(key):
-            starts[k] = _zeros(found.origin, shapes[k], values, f"{name}_zeros{k}")
-    bounds = bounds or [1]
-    bounds[0] = launched(bounds[0])
+            starts[k] = _zeros(kernel, found.origin, shapes[k], values, f"{name}_zeros{k}")
+    bounds[:1] = [launched(bounds[0] if bounds else 1)]
     # The mapping keeps canonicalization from dropping grid dimensions that run once.
     mapping = [ir.Attribute.parse(f"#gpu.block<linear_dim_{k}>") for k in range(len(bounds))]
     forall = scf.ForallOp(
@@ -180,7 +185,7 @@ def _lower(
     with ir.InsertionPoint(forall.body):
         ids = list(forall.induction_variables)
         chunk = ids.pop(0) if chunked else None
-        frame = Frame(forall.body, grid_tiles(kernel.axes, grid, ids))
+        frame = Frame(forall.body, grid_tiles(kernel.axes, grid, ids, begins))
         if cuts is not None:
             frame.tiles[cuts.axis] = cuts.tile(ids[grid.index(cuts.axis)])
         program = GridProgram(kernel, values, frame)
@@ -194,52 +199,20 @@ def _lower(
     return list(forall.results)
 
 
-def _zeros(origin: FusedNest, shape: Sequence[Index], values: nests.Values, name: str) -> Any:
-    """Emit the kernel that makes what programs add to: a tensor of the sum's identity."""
-    domain = [n if ix.is_static(n) else nests.DYNAMIC for n in shape]
-    extents = [n for n in shape if not ix.is_static(n)]
-    made = build_map(values, T.const(origin.identity, origin.dtype), domain, extents)
-    *outer, row, column = [1] * max(0, 2 - len(shape)) + domain
-    columns = 0 if 0 < column <= ZEROS else ZEROS
-    rows = max(1, ZEROS // (columns or column))
-    sizes = [*[1] * len(outer), 0 if 0 < row <= rows else rows, columns]
-    TILE.set(made.owner, sizes[-len(shape) :])
-    (zeros,) = _lower(read_kernel(made.owner, values), values, name)
+def _behind(extent: Index, begin: Index | None) -> Index:
+    return extent if begin is None else ix.sub(extent, begin)
+
+
+def _zeros(
+    kernel: TileKernel, origin: FusedNest, shape: Sequence[Index], values: nests.Values, name: str
+) -> Any:
+    """Emit the kernel that makes what programs add to, but for rows that the first one stores."""
+    made = build_zeros(origin, shape, values)
+    stored = rows_stored(kernel)
+    begins = {} if stored is None else {origin.result_axes.index(kernel.stream): stored}
+    (zeros,) = _lower(read_kernel(made.owner, values), values, name, begins=begins)
     made.owner.erase()
     return zeros
-
-
-def _zeros_first(block: Any) -> None:
-    """Put kernels that read no tensor in front of all others, with what their sizes are made of: a
-    kernel of a GPU may start when those before it have, and waits for what it needs alone."""
-    kernels = [o.operation for o in block.operations if KERNEL.on(o.operation)]
-    for kernel in kernels:
-        if any(_tensor_of(value, block) for op in nested_in(kernel) for value in op.operands):
-            continue
-        needed = [kernel, *_made_of(kernel, block)]
-        for op in [o.operation for o in block.operations if o.operation in needed]:
-            if kernels[0].is_before_in_block(op):
-                op.move_before(kernels[0])
-
-
-def _tensor_of(value: Any, block: Any) -> bool:
-    """Whether a value is a tensor of a block: given to it, or made by a kernel in it."""
-    if not is_tensor(value):
-        return False
-    made = owner(value)
-    return value.owner == block if made is None else made.block == block
-
-
-def _made_of(op: Any, block: Any) -> list[Any]:
-    """The ops of a block that an op of it is made of."""
-    found: list[Any] = []
-    pending = [op]
-    while pending:
-        made = [owner(v) for v in captured([pending.pop()])]
-        new = [m for m in made if m is not None and m.block == block and m not in found]
-        found += new
-        pending += new
-    return found
 
 
 def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | None:
@@ -555,7 +528,7 @@ def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
     with frame.here():
         at = list(map(ix.value, offsets))
     if takes_turns(program.kernel):
-        at += _turn(program, key, frame)
+        at += _turn(program, frame)
     with frame.here():
         made = ir.Operation.create(ADD_SLICE, results=[strip.type], operands=[value, strip, *at])
         live = affine_part(program.kernel.live)
@@ -564,14 +537,14 @@ def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
         return made.results[0]
 
 
-def _turn(program: GridProgram, key: str, frame: Frame) -> list[Any]:
+def _turn(program: GridProgram, frame: Frame) -> list[Any]:
     """When this program may add its part of the tile at hand."""
     stream = program.kernel.axes[program.kernel.stream]
     if not _has_whole_tiles(program.kernel):
         raise program.kernel.error("programs cannot take turns: tiles that are not whole")
     with program.root.here():
         rows = ix.round_up(stream.extent, stream.size)
-    return turn_of(program, frame, key, rows)
+    return turn_of(program, frame, rows)
 
 
 def _in_strip(

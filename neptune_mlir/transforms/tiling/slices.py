@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from neptune_mlir.analysis.tile_axes import TileAxis
@@ -45,10 +46,11 @@ class Tile:
 
 
 def grid_tiles(
-    axes: Sequence[TileAxis], grid: Sequence[int], ids: Sequence[Index]
-) -> dict[int, Tile]:
+    axes: Sequence[TileAxis], grid: Sequence[int], ids: Sequence[Index],
+    begins: Mapping[int, Index] = MappingProxyType({}),
+) -> dict[int, Tile]:  # fmt: skip
     """Where a program stands that has these numbers along the axes `grid`, and all of those that
-    are not cut."""
+    are not cut. `begins`: where number 0 of an axis is, if not at 0."""
     tiles = {
         # (a loop that runs once is no reason to load again in each step of the loops around it)
         k: Tile(a.size, 0, a.extent) for k, a in enumerate(axes)
@@ -57,6 +59,7 @@ def grid_tiles(
     for k, program_id in zip(grid, ids, strict=False):
         axis = axes[k]
         offset = ix.scale(program_id, axis.size)
+        offset = ix.add(offset, begins[k]) if k in begins else offset
         full = axis.divides or axis.size == 1
         valid = axis.size if full else ix.minimum(axis.size, ix.sub(axis.extent, offset))
         tiles[k] = Tile(axis.size, offset, valid)

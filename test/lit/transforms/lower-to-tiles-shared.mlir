@@ -2,7 +2,8 @@
 // over come last in the grid, and each adds its part of a tile to the strip that all have.
 // RUN: neptune-opt %s --join-streams=joined=1 --tile --lower-to-tiles | filecheck %s
 // On a GPU they add in turns where that is asked for: an op has what the tile's word is to be, this
-// program's number, and where the word is, behind the rows of the sum.
+// program's number, and behind how many rows of the sum words are. The first program of a tile stores it, so
+// zeros are made from there on, where there are programs.
 // RUN: sed -e '1i module attributes {neptune.chip = "sm_90a"} {' -e '$a }' %s > %t.mlir
 // RUN: neptune-opt %t.mlir "--join-streams=joined=1 ordered=1" --tile --lower-to-tiles | filecheck %s --check-prefix=TURNS
 // In any order, each may begin at a tile of its own: the loop's variable and that, or what is behind the end
@@ -19,6 +20,13 @@
 // APART: "neptune.add_slice"(%{{.*}}, %[[S]], %[[HERE]], %{{.*}}) {neptune.whole}
 
 // TURNS-LABEL: func.func @shared
+// TURNS-SAME: %[[M:[a-z0-9]+]]: index) ->
+// TURNS: %[[SOME:.*]] = arith.cmpi slt, %{{.*}}, %[[M]]
+// TURNS: %[[FIRST:.*]] = arith.select %[[SOME]], %{{.*}}, %{{.*}} : index
+// TURNS: scf.forall (%[[R:.*]]) in
+// TURNS: %[[ROW:.*]] = affine.apply #{{.*}}(%[[R]])
+// TURNS: affine.apply #{{.*}}(%[[ROW]], %[[FIRST]])
+// TURNS: neptune.kernel = "shared_0_zeros2"
 // TURNS: scf.forall (%[[J:.*]]) in (%{{.*}}) shared_outs
 // TURNS: scf.for %[[I:.*]] = {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[S:.*]] = %{{.*}})
 // TURNS: "neptune.add_slice"(%{{.*}}, %[[S]], %[[I]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {neptune.whole} : (tensor<64x64xf32>, tensor<?x64xf32>, index, index, index, index, index)

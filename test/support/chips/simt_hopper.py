@@ -410,20 +410,25 @@ class HopperBlock(simt.Block):
         self.memory.heap[target[exists][:, None] + np.arange(there)] = rows[exists, :there]
 
     def _add_runs(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        assert "elect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 1, p;\n@p" in text, text
-        runs = re.findall(r"\[\$0\+(\d+)\], \[\$1\+(\d+)\], (\d+);", text)
+        assert "elect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 1, p;\n" in text, text
+        found = re.findall(r"@([pq]) .*\[\$0\+(\d+)\], \[\$1\+(\d+)\], (\d+);", text)
         for warp in self._warps(mask):
             lanes = np.arange(self.threads) // 32 == warp
-            address, source = (self._one(v, lanes) for v in operands)
+            address, source, *turn = (self._one(v, lanes) for v in operands)
+            stores = bool(turn) and turn[0] % (1 << 32) == 0
+            assert not turn or "setp.eq.and.b32 q, w, 0, p;" in text, text
+            runs = [run for when, *run in found if (when == "q") == stores]
             for there, here, size in (map(int, run) for run in runs if address > 1):
                 assert (address + there) % 16 == (source + here) % 16 == size % 16 == 0
                 assert not self.fresh[source + here : source + here + size].any()
                 self.boxes[warp].append(
-                    partial(self._add_run, address + there, source + here, size)
+                    partial(self._add_run, address + there, source + here, size, stores)
                 )
 
-    def _add_run(self, address: int, source: int, size: int) -> None:
+    def _add_run(self, address: int, source: int, size: int, stores: bool) -> None:
         sums = self.memory.heap[address : address + size].view(np.float32)
+        if stores:
+            sums[:] = 0
         sums += self.shared[source : source + size].view(np.float32)
 
     def _await_boxes(self, text: str, operands: Any, mask: np.ndarray) -> None:
@@ -448,7 +453,7 @@ class HopperBlock(simt.Block):
         for warp in self._warps(mask):
             lanes = np.arange(self.threads) // 32 == warp
             address, turn = (self._one(v, lanes) for v in operands)
-            if address:
+            if turn >> 32:
                 raw = np.array([turn >> 32], np.int32).view(np.uint8)
                 self.memory.heap[address : address + 4] = raw
 

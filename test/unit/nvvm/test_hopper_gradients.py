@@ -160,20 +160,22 @@ def test_warps_that_add(head_dim, causal, knobs, lengths):
 ])  # fmt: skip
 def test_programs_that_add_in_turns(head_dim, causal, knobs, lengths, monkeypatch):
     """Each tile of dQ is added to from the last program that has it down to the first one, and each
-    waits for the one before it. (The simulator's blocks run one by one, so a turn that has not come
+    waits for the one before it. The first one stores it: nobody makes zeros, but where there are
+    no programs. (The simulator's blocks run one by one, so a turn that has not come
     when it is waited for never does.)"""
     waited, wait = {}, HopperBlock._await_word
 
     def waits(self, text, operands, mask):
         for address, turn in {*zip(*(v[mask] for v in operands), strict=True)}:
-            waited.setdefault(address, []).append(int(turn) % (1 << 32))
+            if turn:  # 0 of results that are no sums
+                waited.setdefault(address, []).append(int(turn) % (1 << 32))
         wait(self, text, operands, mask)
 
     monkeypatch.setitem(INSTRUCTIONS, "ld.acquire.gpu", waits)
     program = ops.attention(head_dim=head_dim, dtype="f16", causal=causal, align="start")
     backward, arrays = backward_of(program, 2, *lengths, head_dim)
-    found = Specialised(backward, knobs=knobs)(*arrays)
-    waited.pop(0)  # of results that are no sums
+    kernel = Specialised(backward, knobs=knobs)
+    found = kernel(*arrays)
     rows, keys = lengths
     stream = 128 if "ordered:1" == knobs.split(";", 1)[-1] and head_dim == 64 else 64
     programs = -(-keys // 128)
@@ -184,6 +186,20 @@ def test_programs_that_add_in_turns(head_dim, causal, knobs, lengths, monkeypatc
     wanted = backward.reference(*(x.astype(float) for x in arrays))
     for f, w in zip(found, wanted, strict=True):
         assert relative_error(f, w) < 2e-3
+    keys = [list(backward.inputs).index(n) for n in ("k", "v")]
+    found = kernel(*(x[:, :, :0] if k in keys else x for k, x in enumerate(arrays)))
+    assert not found[0].any()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_turns_spill_nothing(head_dim, causal):
+    """What a group says of a tile takes no registers through its loop."""
+    program = ops.attention(head_dim=head_dim, dtype="f16", causal=causal, align="start")
+    kernel = neptune.compile(neptune.vjp(program)[1], target="sm_90a", knobs={"ordered": 1})
+    kernels = [k for image in kernel.facts["images"] for k in image["kernels"].values()]
+    assert any(k["consumers"] for k in kernels) and not any(k["spills"] for k in kernels)
 
 
 def test_no_warp_waits_for_turns():
