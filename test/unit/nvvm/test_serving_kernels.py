@@ -15,6 +15,7 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.analysis.tiles import Pages, Window, foralls, nested
 from neptune_mlir.codegen.nvidia.instructions import moves_along
+from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 from neptune_mlir.dialects.attributes import CONSUMERS, TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
@@ -171,9 +172,17 @@ def test_lanes_have_the_parts_where_tiles_are_found():
 
 @pytest.mark.first_of_each()
 @pytest.mark.parametrize("options", [{"window": 40}, {}])
-def test_sequences_one_behind_the_other_on_specialised_warps(options):
-    """Where tiles of queries begin, and the bounds of their loops, come from kernels ahead. Tokens
-    behind the last sequence (a batch that is padded) see nothing."""
+def test_sequences_one_behind_the_other_on_specialised_warps(options, monkeypatch):
+    """Where tiles of queries begin, and the bounds of their loops, come from kernels ahead: the
+    producer reads these numbers for all. Warps with 16 rows of a sequence store them by the copy
+    engine. Tokens behind the last sequence (a batch that is padded) see nothing."""
+    plain, read = SpecializedWriter.write_extract, []
+
+    def write_extract(self, op, local=None):
+        read.append(tuple(op.operands))
+        return plain(self, op, local)
+
+    monkeypatch.setattr(SpecializedWriter, "write_extract", write_extract)
     rng = np.random.default_rng(0)
     queries, keys = [70, 0, 1, 130], [75, 4, 0, 200]
     starts = [np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys)]
@@ -181,6 +190,8 @@ def test_sequences_one_behind_the_other_on_specialised_warps(options):
     k, v = (rng.standard_normal((sum(keys), 1, 64)).astype(np.float16) for _ in range(2))
     kernel = Specialised(ops.ragged_attention(head_dim=64, group=2, dtype="f16", **options))
     assert not [r for r in kernel.remarks if "specialised" in r.message]
+    assert len(read) > 4 and len(read) == len(set(read))
+    assert "global.shared::cta" in str(kernel.module)
     out = kernel(q, k, v, *starts)
     for mine, wanted, _ in ragged_sequences(q, k, v, *starts, **options):
         np.testing.assert_allclose(out[mine], wanted, atol=2e-3)
