@@ -415,6 +415,23 @@ def test_programs_that_look_each_row_up_are_twice_as_many():
     assert chunks(16, 256, heads=8) == 2
 
 
+def test_caches_of_bytes_in_the_most_chunks_have_a_join_that_knows_them():
+    """On an H200 8 sequences of 64 to 65536 keys took 20.3 us for 22.6."""
+    program = ops.paged_attention(
+        head_dim=64, page_size=16, group=8, dtype="f16", kv_dtype="e4m3"
+    )  # fmt: skip
+    raised, base, plan, chunks = counted(program)
+    given = [(c, v) for c, v in raised.variants(base, str(base.module), "sm_90a") if c.given]
+    ((case, variant),) = given
+    known = gpu.sketch(variant.module, "sm_90a", None)
+    assert [x.grid[0] for x in known.launches if not x.of_mask][0] == case.given == 32
+    rule = Conditions(plan).of(case, known)
+    for call in ((8, 4096), (1, 4096), (64, 256), (4, 512)):
+        shapes = [(call[0], 32, 1, 64), *[(0, 16, 4, 64)] * 2, call, call[:1]]
+        assert bool(evaluate(rule, shapes, [None] * 5, 132)) == (chunks(*call) == 32)
+    assert chunks(8, 4096) == 32
+
+
 def test_calls_whose_stream_has_one_chunk_have_no_join():
     program = ops.paged_attention(head_dim=64, page_size=16, dtype="f16")
     raised, base, plan, chunks = counted(program)
