@@ -6,8 +6,8 @@ of its own number; the next it takes from a counter in global memory, so blocks 
 programs get more of them. The producer takes numbers, ahead of the consumers, and hands them,
 the grid's variables and what it reads from memory for these (where a tile of rows begins) on
 through slots in shared memory, so the consumers divide nothing and wait for no number; a number
-that is no program's ends the block, and a program that writes nothing is left out. While the consumers finish one program, the first tiles of the
-next are on their way.
+that is no program's ends the block, and a program that writes nothing is left out. While the
+consumers finish one program, the first tiles of the next are on their way.
 
 Programs that wait for those with lower numbers (`transforms.tiling.in_turns`) take the first number
 from the counter too: a block that has not begun holds up nobody then, whatever else the chip runs.
