@@ -55,7 +55,7 @@ class ProgramQueue:
         self.kernel, self.s, self.counter = kernel, kernel.s, counter
         self.in_order = adds_in_turns(kernel.forall)  # begun by blocks that run
         self.variables = list(kernel.body.arguments)[: len(kernel.bounds)]
-        self.read = _read_by_program(kernel.body, kernel.producer, self.variables)
+        self.read = _read_by_program(kernel, self.variables)
         # a program's number, the grid's variables, what is read for these
         self.words = 1 + len(self.variables) + len(self.read)
         self.slots = kernel.memory.take(SLOTS * 4 * self.words)
@@ -159,7 +159,8 @@ class ProgramQueue:
     def _unless_empty(self, one: Callable[[], list[Any]], otherwise: list[Any]) -> list[Any]:
         """What follows a program (`one`), of which consumers hear nothing if it writes nothing."""
         s = self.s
-        sizes = None if self.in_order or self.in_pairs else _sizes(self.kernel.body, self.read)
+        told = self.in_order or self.in_pairs  # others wait for what it would do
+        sizes = None if told else sizes_written(self.kernel.body, self.read)
         if not sizes:
             return one()
         most = s.value(0)
@@ -209,20 +210,22 @@ class ProgramQueue:
         )  # fmt: skip
 
 
-def _read_by_program(body: Any, producer: Any, variables: Sequence[Any]) -> dict[Any, list[Any]]:
+def _read_by_program(
+    kernel: SpecializedWriter, variables: Sequence[Any]
+) -> dict[Any, list[Any]]:  # fmt: skip
     """The reads of single numbers of 32 bits that stand in a program at the grid's variables alone,
-    and the same reads of its producer: those that have some."""
+    and the same reads of its producer."""
     found = {}
-    for op in (x.operation for x in body.operations):
+    for op in (x.operation for x in kernel.body.operations):
         if op.name == "tensor.extract" and str(op.results[0].type) == "i32":
-            _, *at = op.operands
-            same = [x.operation for x in producer.operations if _is_same(x.operation, op)]
-            if same and all(v in variables for v in at):
-                found[op] = same
+            array, *at = op.operands
+            if array in kernel.arrays and all(v in variables for v in at):
+                others = (x.operation for x in kernel.producer.operations)
+                found[op] = [other for other in others if _is_same(other, op)]
     return found
 
 
-def _sizes(body: Any, read: Collection[Any]) -> list[Any] | None:
+def sizes_written(body: Any, read: Collection[Any]) -> list[Any] | None:
     """Of each tile that a program writes an extent that it has read; None if there is one without:
     where all are 0, nothing is written."""
     found = []
