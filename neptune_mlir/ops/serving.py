@@ -314,8 +314,9 @@ def ragged_attention(
     v = p.input("v", j, hk, e, dtype=_CACHES[numbers.kv_dtype])
     q_starts = p.input("q_starts", ends, dtype="i32")
     kv_starts = p.input("kv_starts", ends, dtype="i32")
+    near = _window(p, window)  # before what heads have, as in `paged_attention`
     slope, sink_logit = _of_heads(p, h, alibi, sink)
-    first, end, position = _seen(p, t, n, (q_starts, kv_starts), causal, _window(p, window))
+    first, end, position = _seen(p, t, n, (q_starts, kv_starts), causal, near)
     shared = h // group if group > 1 else h
     of_key = of_value = None
     if kv_scales:

@@ -278,15 +278,19 @@ def _and_whole(cases: Sequence[Case]) -> tuple[Case, ...]:
     return tuple(found)
 
 
-def one_chunk(module: Any) -> tuple[Case, ...]:
+def known_chunks(module: Any) -> tuple[Case, ...]:
     """Calls of a program whose stream is cut into as many chunks as a call decides, that have one:
-    they need no join. (Streams of 8 bits have other tiles in chunks.)"""
+    they need no join. Streams of 8 bits have other tiles in chunks: calls of the most chunks that
+    long streams have."""
     found = streams(module)
-    if len(found) != 1 or streams_bytes(module) or not streams_products(found[0]):
+    if len(found) != 1 or not streams_products(found[0]):
         return ()
     around = found[0].operation.parent.opview
-    counted = isinstance(around, N.PrivateOp) and around.chunks.value == DYNAMIC
-    return (Case(f"rows:{SMALL}", schedule="streamed"),) if counted else ()
+    if not isinstance(around, N.PrivateOp) or around.chunks.value != DYNAMIC:
+        return ()
+    if streams_bytes(module):
+        return (Case(f"chunks:{GIVEN[-1]}", given=GIVEN[-1]),)
+    return (Case(f"rows:{SMALL}", schedule="streamed"),)
 
 
 def merged_rows(module: Any, rows: int) -> tuple[Case, ...]:
@@ -422,6 +426,10 @@ class Conditions:
         come first, and those of streams in chunks before those of whole ones."""
         if case.product is not None and not case.cuts:
             return self._by_time(case)
+        if case.given:
+            counted, (chunks, *_) = self._counted(case)
+            as_many = ["and", ["le", case.given, chunks], ["le", chunks, case.given]]
+            return None if counted is None else ["and", counted, as_many]
         if case.visited is not None and not case.merged:
             short: Expression = ["le", visits_of(case.visited, variant), WORTH]
             own = case.knob == VISIT_ALL
@@ -434,10 +442,6 @@ class Conditions:
                 return few(case, self._plan, variant, rounds)
             return case.condition if rounds is None else ["and", case.condition, rounds]
         key = case.rows, case.merged
-        if case.given:
-            cut, (chunks, *_) = self._chunks.get(key, (None, (0,)))
-            as_many = ["and", ["le", case.given, chunks], ["le", chunks, case.given]]
-            return None if cut is None else ["and", cut, as_many]
         if case.schedule == "streamed":
             whole = self._whole if case.rows >= PORTABLE else self._in_one_chunk
             return self._or_one_tile(case, variant, whole(case, variant))
@@ -491,13 +495,17 @@ class Conditions:
 
     def _in_one_chunk(self, case: Case, variant: Plan) -> Expression | None:
         """Calls whose stream would be cut into one chunk, where its tiles are the same."""
-        own: tuple[Expression | None, Sequence[Expression]] = (None, (0,))
-        if not case.merged and any(x.kernel.endswith(FEWER) for x in self._plan.launches):
-            own = ANY_CALL, in_parts(self._plan).grid  # of the program for any call
-        rule, (chunks, *tiles) = self._chunks.get((case.rows, case.merged), own)
+        rule, (chunks, *tiles) = self._counted(case)
         if rule is None or points_of(tiles) != points_of(variant.launches[-1].grid):
             return None
         return ["and", rule, ["le", chunks, 1]]
+
+    def _counted(self, case: Case) -> tuple[Expression | None, Sequence[Expression]]:
+        """Which calls a stream in chunks of such tiles is for, and its grid (chunks first)."""
+        own: tuple[Expression | None, Sequence[Expression]] = (None, (0,))
+        if not case.merged and any(x.kernel.endswith(FEWER) for x in self._plan.launches):
+            own = ANY_CALL, in_parts(self._plan).grid  # of the program for any call
+        return self._chunks.get((case.rows, case.merged), own)
 
     def _in_chunks(self, case: Case, tiles: Expression) -> Expression:
         """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):

@@ -34,9 +34,9 @@ from neptune_mlir.pipelines.cases import (
     few_rows,
     few_tiles,
     is_alignable,
+    known_chunks,
     least_rows,
     merged_rows,
-    one_chunk,
     one_row,
     part_of_tile,
     product_tiles,
@@ -81,7 +81,7 @@ class Lowering:
     cases: tuple[Case, ...] = ()
     cut_cases: tuple[Case, ...] = ()  # those whose stream is cut
     one_row: tuple[Case, ...] = ()  # calls with one row
-    one_chunk: tuple[Case, ...] = ()  # calls whose stream, which is cut, has one chunk
+    known_chunks: tuple[Case, ...] = ()  # calls whose stream is cut into a known number
     length: Any = None  # of its stream, in terms of the launch plan
     few_tiles: tuple[Case, ...] = ()  # calls whose masks are not looked at before
     few_sizes: Any = ()  # tiles for few programs, and for any
@@ -196,7 +196,7 @@ class Lowering:
         self.few_tiles = few_tiles(self.module, few) if some and self.alone else ()
         self.visited = visited(self.module) if some and self.alone else None
         self.odd = streams_parts_of_lines(self.module)
-        self.one_chunk = one_chunk(self.module) if self.way.cut else ()
+        self.known_chunks = known_chunks(self.module) if self.way.cut else ()
 
     def short(self) -> tuple[Case, ...]:
         """Calls with short streams (`short_streams`) whose tiles are those of this way."""
@@ -380,7 +380,7 @@ class RaisedProgram:
             cases = tuple(replace(c, visited=visited, length=base.length) for c in cases)
             cases = (*cases, *(base.one_row if spread else ()))
             # (merged rows share what programs of one chunk load for each)
-            cut = (*base.one_chunk, *cases) if cases else (*cut, *base.one_chunk)
+            cut = (*base.known_chunks, *cases) if cases else (*cut, *base.known_chunks)
         stays = self.schedule or self._stays_wide
         own = (case for case in base.cases if not (stays and case.schedule))
         whole = (*own, *some)

@@ -4,14 +4,17 @@
 A tile leaves through shared memory, panel by panel (`staged_rows.stage`): there its rows lie as a
 tensor map describes boxes of the result, so one lane of a warp starts the copy of the warp's 16
 rows, and the warp goes on. It waits only before it writes there again, and before it ends. What a
-box has beyond the result's last row, or the last column, is not written, so a tile qualifies only
-if it ends where its tensor does; and only if there is room for half of its panels: each part waits
-for the one before. Other tiles leave in rows that warps stage, or by quads (`write_tile`).
+box has beyond the result's last row, or the last column, is not written, so a tile qualifies if it
+ends where its tensor does; and only if there is room for half of its panels: each part waits for
+the one before. Of tiles whose rows may end before (those of a sequence among others), each warp
+asks whether all of its rows are there. Other tiles leave in rows that warps stage, or by quads
+(`write_tile`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
@@ -21,7 +24,7 @@ from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows
 from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
 from neptune_mlir.dialects.op_names import ADD_SLICE
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets import group_tiles, warp_groups
 from neptune_mlir.targets.warp_groups import F32_PANEL
 from neptune_mlir.transforms.gpu.layout_stages import added_panels
@@ -43,9 +46,9 @@ class BoxedResults:
         self.staged, self.room = staged, room
         self.used = False
 
-    def fits(self, op: Any, array: Array, window: Window) -> bool:
-        """Whether boxes describe what an insert slice op writes of a tile that
-        `staged_rows.fits`."""
+    def fits(self, array: Array, window: Window) -> bool:
+        """Whether boxes describe a tile that `staged_rows.fits`, where all of its rows are there,
+        or those that are not are not the tensor's."""
         kind, last = self._kind(array), window.dims[-1]
         tensor = self.kernel.signature.tensors[array.number]
         if array.dtype not in ("f16", "bf16"):
@@ -59,8 +62,28 @@ class BoxedResults:
             and kind.rank <= MOST_AXES
             and extent_multiple(tensor, last) % warp_groups.CHUNK == 0
             and (together or columns % warp_groups.PANEL == 0 or ends)  # a box has whole panels
-            and ends_with_tensor(op, self.kernel.forall)
         )
+
+    def store_some(
+        self, array: Array, window: Window, layout: Layout, values: Sequence[Any]
+    ) -> None:
+        """Write a tile that `fits` and whose rows may end before the tensor's do: warps with all of
+        theirs start copies."""
+        s, kernel = self.s, self.kernel
+        threads = staged_rows.recomputed(kernel.memory.threads)
+        warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
+        behind = s.mul(s.add(warp, 1), warp_groups.STAGED_ROWS)
+        branch = scf.IfOp(s.less(s.sub(behind, 1), window.valid[0]), has_else=True)
+        with s.scope(branch.then_block):
+            self.store(array, replace(window, valid=(None, None)), layout, values)
+            scf.YieldOp([])
+        with s.scope(branch.else_block):
+            hopper.await_boxes()
+            hopper.converge()
+            staged_rows.store(
+                kernel.memory, array, window, layout, values, self.staged, self.room
+            )  # fmt: skip
+            scf.YieldOp([])
 
     def _kind(self, array: Array) -> Any:
         return ir.RankedTensorType(self.kernel.signature.tensors[array.number].type)
@@ -176,8 +199,10 @@ def write_tile(
         if adds or not quad_rows.fits(array, window, layout):
             return False
         quad_rows.store(kernel.memory, array, window, layout, values)
-    elif kernel.boxed is not None and kernel.boxed.fits(op, array, window):
-        kernel.boxed.store(array, window, layout, values)
+    elif (boxed := kernel.boxed) is not None and boxed.fits(array, window) and (
+        (ends := ends_with_tensor(op, kernel.forall)) or window.valid[1] is None
+    ):
+        (boxed.store if ends else boxed.store_some)(array, window, layout, values)
     else:
         staged_rows.store(
             kernel.memory, array, window, layout, values, kernel.staged, kernel.room

@@ -108,7 +108,9 @@ class Producer:
         """The producer's part of one program. What its loops look up, and what says how long they
         are, is asked for first: it is on its way while the first copies start."""
         numbers = [op.operation for op in block.operations if gives_numbers(op.operation)]
-        _write_numbers(self.kernel, block, numbers)
+        queue = self.kernel.queue
+        read = [op for same in queue.read.values() for op in same] if queue else []
+        _write_numbers(self.kernel, block, [op for op in numbers if op not in read])
         self.write(block, numbers)
 
     def write(self, block: Any, written: Sequence[Any] = ()) -> None:

@@ -319,8 +319,7 @@ class SpecializedWriter(KernelWriter):
         hopper.publish_barriers()
 
     def address(self, offset: Any) -> Any:
-        s = self.s
-        return s.op("arith.addi", [self.smem, s.value(offset, s.i32)], s.i32)
+        return self.s.op("arith.addi", [self.smem, self.s.value(offset, self.s.i32)], self.s.i32)
 
     # ---- programs
 
@@ -365,7 +364,8 @@ class SpecializedWriter(KernelWriter):
                 return
 
     def write_op(self, op: Any) -> None:
-        if self.hands is None or not self.hands.skips(op):
+        read = self.queue.read if self.queue is not None else {}  # by the producer
+        if not (op in read or (self.hands is not None and self.hands.skips(op))):
             super().write_op(op)
 
     def _store(self, op: Any) -> None:

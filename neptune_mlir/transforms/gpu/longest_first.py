@@ -23,6 +23,7 @@ is compared with all others. A launch says so from its shapes alone.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested, owner
@@ -112,9 +113,12 @@ class _Launch:
         """Points of the streams of a program, at the insertion point. `numbers`: what stands for
         the grid's variables; an element that is read stands for itself where it has a place."""
         copies = dict(numbers)
+        spans = [list(loop.operands)[:2] for loop in self.loops]
+        if all(before[1] == after[0] for before, after in pairwise(spans)):
+            spans = [[spans[0][0], spans[-1][1]]]  # each goes on where the one before ends
         parts = [
             ix.maximum(ix.sub(self._copy(high, copies), self._copy(low, copies)), 0)
-            for low, high in (list(loop.operands)[:2] for loop in self.loops)
+            for low, high in spans
         ]
         total = parts[0]
         for part in parts[1:]:

@@ -78,3 +78,42 @@ module attributes {neptune.chip = "sm_90a"} {
     return %r : tensor<?xf32>
   }
 }
+
+// -----
+
+// A loop that goes on where the one before ends: together they are one span, and a number that is
+// read is compared as it is.
+// CHECK-LABEL: func.func @goes_on
+// CHECK: = scf.for %
+// CHECK-NEXT: %[[OTHER:.*]] = tensor.extract
+// CHECK-NEXT: %[[ITS:.*]] = arith.index_cast %[[OTHER]]
+// CHECK-NEXT: %[[FROM:.*]] = affine.apply #{{.*}}(%[[ITS]], %c0
+// CHECK-NEXT: %[[SPAN:.*]] = affine.max #{{.*}}(%[[FROM]])
+// CHECK-NEXT: affine.apply
+// CHECK-NEXT: arith.cmpi slt
+// CHECK: "sum_order"
+module attributes {neptune.chip = "sm_90a"} {
+  func.func @goes_on(%n: tensor<?xi32>) -> tensor<?xf32> {
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %f0 = arith.constant 0.0 : f32
+    %batch = tensor.dim %n, %c0 : tensor<?xi32>
+    %out = tensor.empty(%batch) : tensor<?xf32>
+    %r = scf.forall (%b) in (%batch) shared_outs(%o = %out) -> (tensor<?xf32>) {
+      %number = tensor.extract %n[%b] : tensor<?xi32>
+      %end = arith.index_cast %number : i32 to index
+      %whole = affine.apply affine_map<(l) -> ((l floordiv 32) * 32)>(%end)
+      %some = scf.for %j = %c0 to %whole step %c32 iter_args(%s = %f0) -> (f32) {
+        scf.yield %s : f32
+      }
+      %sum = scf.for %j = %whole to %end step %c32 iter_args(%s = %some) -> (f32) {
+        scf.yield %s : f32
+      }
+      %e = tensor.from_elements %sum : tensor<f32>
+      scf.forall.in_parallel {
+        tensor.parallel_insert_slice %e into %o[%b] [1] [1] : tensor<f32> into tensor<?xf32>
+      }
+    } {mapping = [#gpu.block<linear_dim_0>], neptune.kernel = "sum"}
+    return %r : tensor<?xf32>
+  }
+}

@@ -77,3 +77,30 @@ def test_shared_keys_and_a_tree():
             wanted, sums = dense(q[b], keys, values, seen)
             torch.testing.assert_close(out[b].double(), wanted, atol=1e-5, rtol=1e-5)
             torch.testing.assert_close(lse[b].double(), sums, atol=1e-5, rtol=1e-5)
+
+
+def test_ragged_with_a_window_slopes_and_a_sink():
+    """(The program takes them in the order of the options, as that of caches in pages does.)"""
+    made = torch.Generator().manual_seed(0)
+    starts = torch.tensor([0, 5, 5, 7], dtype=torch.int32)
+    keys = torch.tensor([0, 9, 10, 12], dtype=torch.int32)
+    q = torch.randn(7, HEADS, DIM, generator=made)
+    k, v = (torch.randn(12, KV_HEADS, DIM, generator=made) for _ in range(2))
+    slopes, sink = (torch.rand(HEADS, generator=made) for _ in range(2))
+    out, lse = nt.ragged_attention(
+        q, k, v, starts, keys, window=3, slopes=slopes, sink=sink, return_lse=True
+    )
+    for b in range(3):
+        rows, own = slice(*starts[b : b + 2]), slice(*keys[b : b + 2])
+        count, length = rows.stop - rows.start, own.stop - own.start
+        back = torch.arange(count)[:, None] + length - count - torch.arange(length)
+        wide = (x[own].transpose(0, 1).repeat_interleave(HEADS // KV_HEADS, 0).double()
+                for x in (k, v))  # fmt: skip
+        keys_, values = wide
+        s = q[rows].transpose(0, 1).double() @ keys_.transpose(1, 2) * DIM**-0.5
+        s = (s - slopes[:, None, None] * back).masked_fill((back < 0) | (back >= 3), -torch.inf)
+        s = torch.cat([s, sink.double()[:, None, None].expand(-1, count, 1)], -1)
+        wanted = s.softmax(-1)[..., :-1] @ values
+        torch.testing.assert_close(out[rows].transpose(0, 1).double(), wanted, atol=1e-5, rtol=1e-5)
+        sums = s.logsumexp(-1)
+        torch.testing.assert_close(lse[rows].T.double(), sums, atol=1e-5, rtol=1e-5)
