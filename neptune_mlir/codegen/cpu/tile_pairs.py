@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
@@ -67,7 +68,9 @@ def suits(c: TileContraction) -> bool:
             return False
     if right.view.offset != 0 or right.view.sizes != right.view.slot.shape:
         return False
-    whole = g.extents[m] % TILE == 0 and g.extents[c.v] % TILE == 0 and g.extents[k] % 32 == 0
+    whole = g.extents[m] % TILE == 0 and g.extents[c.v] % TILE == 0 and g.extents[k] % 2 == 0
+    # what is packed by the copy of another tile has no room for zeros
+    whole = whole and (g.extents[k] == _whole(g.extents[k]) or right.position_of(k) == 1)
     return whole and left.position_of(k) == 1 and c.c.position_of(c.v) == len(c.c.index) - 1
 
 
@@ -142,13 +145,13 @@ def _pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Pack
     k, n = c.generic.reduced.index(True), c.v
     depth, columns = c.generic.extents[k], c.generic.extents[n]
     assert c.b.view is not None
-    made = scratch.allocate(_integer(32), (depth // 2, columns), 1)
+    made = scratch.allocate(_integer(32), (_whole(depth) // 2, columns), 1)
     words = scratch.words(c.b.view)
     turned = c.b.position_of(k) == 1
 
-    def block(position: list[Index], least: Any) -> Any:
-        if turned:  # pairs lie side by side in rows of the other axis
-            lines = [em.load_vector(words, [em.add(position[0], r), position[1]], 1)
+    def block(position: list[Index], least: Any, live: int | None) -> Any:
+        if turned:  # pairs lie side by side in rows of the other axis; zeros fill the last tile
+            lines = [em.load_vector(words, [em.add(position[0], r), position[1]], 1, live)
                      for r in range(em.lanes)]  # fmt: skip
             for line in lines:
                 least = _least(em, line, least)
@@ -209,31 +212,45 @@ def _left(
     g, o = c.generic, c.a
     (m,), k = c.rows, g.reduced.index(True)
     assert o.view is not None
-    source = em.shifted(o.view, [g.lows[e.position] for e in o.index])
-    if o.view.kind == ir.BF16Type.get():
-        if least is None:
-            words = em.shifted(scratch.words(o.view), [g.lows[m], 0])
-            least = _least_of(em, words, live)
+    narrow, depth = o.view.kind == ir.BF16Type.get(), _whole(g.extents[k])
+    if narrow and least is None:
+        least = _least_of(em, em.shifted(scratch.words(o.view), [g.lows[m], 0]), live)
+    if narrow and g.extents[k] == depth:
         return scratch.halves(o.view), least
-    made = scratch.once(_integer(16), (g.extents[m], g.extents[k]), 1)
+    source = em.shifted(scratch.halves(o.view) if narrow else o.view, [g.lows[m], 0])
+    made = scratch.once(_integer(16), (g.extents[m], depth), 1)
 
-    def one(position: list[Index], found: Any) -> Any:
-        value = em.load_vector(source, position, 1)
-        em.store_vector(made, position, 1, _rounded(em, value))
-        return _least(em, _bits(em, value, 32), found)
+    def one(position: list[Index], found: Any, lanes: int | None) -> Any:
+        value = em.load_vector(source, position, 1, lanes)
+        em.store_vector(made, position, 1, value if narrow else _rounded(em, value))
+        return found if narrow else _least(em, _bits(em, value, 32), found)
 
-    least = _folded(em, [(live, 1), (g.extents[k], em.lanes)], one, 32)
+    found = _folded(em, [(live, 1), (g.extents[k], em.lanes)], one, 32)
+    for column in range(-(-g.extents[k] // em.lanes) * em.lanes, depth, em.lanes):
+        zeros = em.constant(0, em.vector_type(_integer(16)))
+        em.nest([(0, live, 1)], partial(_store_at, em, made, column, zeros))
     first = em.mul(g.lows[m], made.strides[0])
-    return replace(made, offset=em.sub(made.offset, first)), least
+    return replace(made, offset=em.sub(made.offset, first)), least if narrow else found
+
+
+def _store_at(
+    em: VectorEmitter, view: MemoryView, column: int, value: Any, position: list[Index]
+) -> None:
+    em.store_vector(view, [*position, column], 1, value)
 
 
 def _least_of(em: VectorEmitter, words: MemoryView, rows: Index) -> Any:
     """The least magnitude in rows of words."""
 
-    def one(position: list[Index], found: Any) -> Any:
-        return _least(em, em.load_vector(words, position, 1), found)
+    def one(position: list[Index], found: Any, live: int | None) -> Any:
+        return _least(em, em.load_vector(words, position, 1, live), found)
 
     return _folded(em, [(rows, 1), (words.sizes[1], em.lanes)], one)
+
+
+def _whole(depth: int) -> int:
+    """A sum of so many products in whole tiles."""
+    return -(-depth // (2 * TILE)) * 2 * TILE
 
 
 # --- the least magnitude that is not 0
@@ -241,16 +258,20 @@ def _least_of(em: VectorEmitter, words: MemoryView, rows: Index) -> Any:
 
 def _folded(
     em: VectorEmitter, ranges: list[tuple[Index, int]],
-    body: Callable[[list[Index], Any], Any], width: int = 16,
+    body: Callable[[list[Index], Any, int | None], Any], width: int = 16,
 ) -> Any:  # fmt: skip
-    """Two loops that carry a vector of magnitudes; the least of these, as the bits of an f32 less
-    1. 0 less 1 is the largest number, so zeros do not count."""
+    """Two loops that carry a vector of magnitudes, the inner one by vectors of which the last may
+    be a part; the least of these, as the bits of an f32 less 1. 0 less 1 is the largest number, so
+    zeros do not count."""
+    extent, step = ranges[1]
+    whole = extent // step * step
 
     def outer(i: Index, carried: list[Any]) -> list[Any]:
         def inner(j: Index, held: list[Any]) -> list[Any]:
-            return [body([i, j], held[0])]
+            return [body([i, j], held[0], None)]
 
-        return em.loop(0, ranges[1][0], ranges[1][1], inner, carried)
+        held = em.loop(0, whole, step, inner, carried)
+        return held if whole == extent else [body([i, whole], held[0], extent - whole)]
 
     every = em.constant(-1, em.vector_type(_integer(width), em.lanes * 32 // width))
     found = em.loop(0, ranges[0][0], ranges[0][1], outer, [every])[0]
@@ -342,7 +363,7 @@ def _by_tiles(
                 _tile(em, "tileloadd64", total, sums, corner(r, n), row)
             else:
                 _intrinsic("tilezero", [_number(total)])
-        for step in range(g.extents[k] // (2 * TILE)):
+        for step in range(_whole(g.extents[k]) // (2 * TILE)):
             for n in range(across):
                 where = [step * TILE, em.add(j, n * TILE)]
                 _tile(em, "tileloadd64", right_at + n, right, where, 0)
