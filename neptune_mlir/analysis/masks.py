@@ -172,11 +172,15 @@ def implied(form: Linear, known: Iterable[Linear]) -> bool:
     return any(k.atoms == form.atoms and form.constant >= k.constant for k in known)
 
 
-def fold_conditions(body: Term, known: Sequence[Linear]) -> Term:
-    """`body` with the comparisons decided that the known forms (all >= 0) decide."""
+def fold_conditions(
+    body: Term, known: Sequence[Linear], made: dict[Term, Term] | None = None
+) -> Term:
+    """`body` with the comparisons decided that the known forms (all >= 0) decide; `made`: what
+    reads of integers in it stand for."""
 
     def rule(node: Term) -> Term | None:
-        forms = constraints(node) if node.op in T.COMPARISONS else None
+        meant = T.substitute(node, made) if made and node.op in T.COMPARISONS else node
+        forms = constraints(meant) if node.op in T.COMPARISONS else None
         if forms is None:
             return None
         if all(implied(f, known) for f in forms):

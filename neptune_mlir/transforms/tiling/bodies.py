@@ -167,6 +167,7 @@ class Bodies:
         self._odd = OddValues(list(kernel.nests.values()), arguments)
         self._padding: dict[int, dict[str, Term]] = {}
         self._ends: dict[int, dict[str, tuple[Term, Term]]] = {}
+        self._integers = _integer_maps(kernel)
 
     def inside(self, axis: int) -> Term:
         """The condition that a position exists."""
@@ -183,7 +184,7 @@ class Bodies:
         for axis in ragged:
             if self._kernel.reduces(axis) or self._kernel.axes[axis].role in LOOPED:
                 body = self._masked(body, nest, axis)
-        body = fold_conditions(body, known)
+        body = fold_conditions(body, known, self._integers)
         return _safe_divisions(body) if ragged else body
 
     def _masked(self, body: Term, nest: FusedNest, axis: int) -> Term:
@@ -200,6 +201,18 @@ class Bodies:
             self._padding[axis] = found
             self._ends[axis] = masked_reads(nests, found, axis, self._odd, made_here)
         return self._padding[axis]
+
+
+def _integer_maps(kernel: TileKernel) -> dict[Term, Term]:
+    """What reads of integers that maps of a kernel compute stand for: places of merged rows, say,
+    which `split_invariants` takes out of the masks that compare them."""
+    found: dict[Term, Term] = {}
+    for nest in kernel.nests.values():  # what a nest reads stands before it
+        is_map = nest.body is not None and nest.combiner is None
+        if is_map and not T.is_float(nest.dtype) and nest.dtype != "i1":
+            read = T.read(nest.key, *map(T.index, nest.result_axes), dtype=nest.dtype)
+            found[read] = T.substitute(nest.body, found)
+    return found
 
 
 def _safe_divisions(body: Term) -> Term:
