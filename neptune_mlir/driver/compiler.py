@@ -23,7 +23,7 @@ from neptune_mlir.driver.garbage import collected_rarely
 from neptune_mlir.errors import OutOfMemory, Refused, ToolError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, runner
-from neptune_mlir.pipelines.cases import Conditions
+from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,

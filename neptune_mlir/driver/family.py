@@ -9,8 +9,10 @@ from typing import Any
 
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
-from neptune_mlir.pipelines.cases import Case, Conditions, streams_products
+from neptune_mlir.pipelines.cases import Case
+from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
+from neptune_mlir.pipelines.streamed_factors import streams_products
 from neptune_mlir.pipelines.ways import ways_of
 from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.targets.warp_groups import SPILLED

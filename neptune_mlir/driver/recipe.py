@@ -24,7 +24,7 @@ from neptune_mlir.driver.on_demand import LATER, Asked, Coming, Later
 from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, gpu
-from neptune_mlir.pipelines.cases import Conditions
+from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.grids import blocks_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.runtime import cache

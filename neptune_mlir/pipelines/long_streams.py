@@ -9,17 +9,20 @@ and few of them are cut into chunks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.analysis.fused_nests import nests_of
 from neptune_mlir.dialects import neptune as N
-from neptune_mlir.dialects.attributes import LONGER, LONGER_FEW
+from neptune_mlir.dialects.attributes import LONGER, LONGER_FEW, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values
 from neptune_mlir.dialects.program import functions, streams
-from neptune_mlir.pipelines.cases import SMALL_TILE, Case, streams_products
+from neptune_mlir.pipelines.cases import ANY_CALL, SMALL_TILE, Case
 from neptune_mlir.pipelines.grids import points_of
 from neptune_mlir.pipelines.product_cases import argument_of
+from neptune_mlir.pipelines.program_lengths import program_lengths
 from neptune_mlir.pipelines.short_calls import stream_length
+from neptune_mlir.pipelines.streamed_factors import streams_products
 from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.group_tiles import GROUP_ROWS
@@ -41,8 +44,10 @@ def longer(module: Any) -> tuple[Case, ...]:
         return ()
     (stream,) = streams(module)
     lengths = LONGER.find(stream.operation, ())
+    each = program_lengths(module, stream) if lengths else None
     found = [
-        Case(f"length:{n}", ["le", n, length], tiles=tiles_of(stream, least=n)) for n in lengths
+        Case(f"length:{n}", ["le", n, length], tiles=tiles_of(stream, least=n), each=each)
+        for n in lengths
     ]
     noted, rows = LONGER_FEW.find(stream.operation), _rows_of(stream)
     if noted and rows is not None:
@@ -64,7 +69,28 @@ def smaller(module: Any) -> tuple[Case, ...]:
     tiles = tiles_of(stream, rows=rows)
     if not tiles or tiles[1][1].rows <= rows:
         return ()
-    return (Case(f"rows:{rows}", ["lt", SMALL_TILE, length], tiles=tiles),)
+    each = program_lengths(module, stream)
+    return (Case(f"rows:{rows}", ["lt", SMALL_TILE, length], tiles=tiles, each=each),)
+
+
+def part_of_tile(module: Any, alone: bool) -> tuple[Case, ...]:
+    """Calls whose streams have no more points than a small tile, of a fused program that multiplies
+    matrices in larger ones: what is empty of a tile takes time and registers as the rest does. Of
+    one kernel (`alone`) of warp groups, those that are over sooner with small tiles: for what the
+    last tile lacks, or masks leave of tiles."""
+    length = stream_length(module)
+    if length is None or isinstance(length, int):
+        return ()
+    (stream,) = streams(module)
+    size = TILE.of(stream.operation)[stream.axis.value]
+    if size <= SMALL_TILE or not streams_products(stream):
+        return ()
+    knob, tiles = f"stream:{SMALL_TILE}", tiles_of(stream) if alone else ()
+    if not tiles:
+        return (Case(knob, ["le", length, SMALL_TILE]),)
+    shape, choice = tiles[1]
+    tiles = (shape, replace(choice, stream=SMALL_TILE)), (shape, choice)
+    return (Case(knob, ANY_CALL, tiles=tiles, each=program_lengths(module, stream)),)
 
 
 def tiles_of(stream: Any, **asked: int) -> Sequence[tuple[Shape, Choice]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,29 +28,30 @@ from neptune_mlir.pipelines import common, legal
 from neptune_mlir.pipelines.all_lengths import leave_none
 from neptune_mlir.pipelines.cases import (
     PLAIN_TILES,
+    TALL,
     Case,
     aligned,
     cut_products,
     few_rows,
     few_tiles,
+    has_tall_tiles,
     is_alignable,
     known_chunks,
     least_rows,
     merged_rows,
     one_row,
-    part_of_tile,
     product_tiles,
     short_parts,
     short_streams,
-    streams_bytes,
-    streams_parts_of_lines,
     yielding,
 )
 from neptune_mlir.pipelines.grids import blocks_of
-from neptune_mlir.pipelines.long_streams import long_rows, longer, smaller, tiles_of
+from neptune_mlir.pipelines.long_streams import long_rows, longer, part_of_tile, smaller, tiles_of
 from neptune_mlir.pipelines.product_cases import product_of
+from neptune_mlir.pipelines.program_lengths import ProgramLengths, program_lengths
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.short_calls import stream_length, visited
+from neptune_mlir.pipelines.streamed_factors import streamed_row_bytes, streams_bytes
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
@@ -85,10 +86,11 @@ class Lowering:
     length: Any = None  # of its stream, in terms of the launch plan
     few_tiles: tuple[Case, ...] = ()  # calls whose masks are not looked at before
     few_sizes: Any = ()  # tiles for few programs, and for any
+    each: ProgramLengths | None = None  # how long programs are, where `few_sizes` are known
     visited: Any = None  # how many tiles a program visits at most
     alignable: bool = False  # whether it has kernels for aligned rows
     alone: bool = False  # whether it is one kernel, but for those that look at masks
-    odd: bool = False  # whether it streams rows that fill no whole lines
+    row_bytes: Collection[int] = ()  # of the rows that its products stream
     in_chunks: bool = False  # whether it has a stream that is cut
     is_product: bool = False  # whether its tiles are chosen by how many there are
     done: tuple[str, ...] = ()  # the passes that the module has been through
@@ -169,33 +171,35 @@ class Lowering:
         schedule = self.facts["schedule"]
         short = (case for case in self.short() if case.condition)
         some = bool(self.way.few or self.way.cut)  # the target has kernels for some calls
-        self.cases = (
-            *longer(self.module), *(smaller(self.module) if self.way.few else ()),
-            *least_rows(self.module, self.way.rows), *short,
-            *(short_parts(self.module) if some else ()),
-            *(part_of_tile(self.module) if self.way.few and schedule == "streamed" else ()),
-        )  # fmt: skip
-        self.cut_cases = ()
-        if self.way.cut:
-            self.cut_cases = few_rows(self.module, schedule) or long_rows(self.module)
         product = product_of(self.module) if self.way.few else None
-        if product is not None:
-            self.cases = (*self.cases, *product_tiles(product, schedule))
-            self.cut_cases = cut_products(product, schedule, self.cut_cases)
         self.is_product = product is not None
-        self.one_row = one_row(self.module) if self.way.cut else ()
-        self.alignable = is_alignable(self.module)
         self.length = stream_length(self.module)
         self.alone = sum(len(kernel_ops(f)) for f in functions(self.module)) == 1
-        few, *_ = self.way.few.get(schedule, ("",))
         whole = self.alone and not self.is_product and self.length is not None
         # of a device's rows, how long programs are is no matter of their number: those that end a
         # triangle are all long
         whole = whole and not any(IN_TWO.on(f.operation) for f in functions(self.module))
+        self.cases = (
+            *longer(self.module), *(smaller(self.module) if self.way.few else ()),
+            *least_rows(self.module, self.way.rows), *short,
+            *(short_parts(self.module) if some else ()),
+            *(part_of_tile(self.module, whole) if self.way.few and schedule == "streamed" else ()),
+        )  # fmt: skip
+        self.cut_cases = ()
+        if self.way.cut:
+            self.cut_cases = few_rows(self.module, schedule) or long_rows(self.module)
+        if product is not None:
+            self.cases = (*self.cases, *product_tiles(product, schedule))
+            self.cut_cases = cut_products(product, schedule, self.cut_cases)
+        self.one_row = one_row(self.module) if self.way.cut else ()
+        self.alignable = is_alignable(self.module)
+        few, *_ = self.way.few.get(schedule, ("",))
         self.few_sizes = tiles_of(*streams(self.module), few=1) if few and whole else ()
+        self.each = program_lengths(self.module, *streams(self.module)) if self.few_sizes else None
         self.few_tiles = few_tiles(self.module, few) if some and self.alone else ()
         self.visited = visited(self.module) if some and self.alone else None
-        self.odd = streams_parts_of_lines(self.module)
+        # (of 8 bits, rows that are no lines were not measured)
+        self.row_bytes = () if streams_bytes(self.module) else streamed_row_bytes(self.module)
         self.known_chunks = known_chunks(self.module) if self.way.cut else ()
 
     def short(self) -> tuple[Case, ...]:
@@ -369,7 +373,8 @@ class RaisedProgram:
         # few programs have few parts of rows: tiles of these save less than finding them costs
         plain = f";{PLAIN_TILES}" if any(c.knob == PLAIN_TILES for c in base.cases) else ""
         some = [
-            Case(knob + plain, None, k > 0, base.length, tiles=() if k else base.few_sizes)
+            Case(knob + plain, None, k > 0, base.length, tiles=() if k else base.few_sizes,
+                 each=base.each)
             for k, knob in enumerate(knobs)
         ]
         cut = base.cut_cases if not self.schedule else ()
@@ -377,14 +382,18 @@ class RaisedProgram:
             merged, cases = self._merged
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))
             visited = base.visited if spread else None
-            cases = tuple(replace(c, visited=visited, length=base.length) for c in cases)
+            tall = base.few_sizes and has_tall_tiles(base.few_sizes[1][0])
+            cases = tuple(c for c in cases if c.rows != TALL or tall)
+            of_base = {"tiles": base.few_sizes, "each": base.each}
+            cases = tuple(replace(c, visited=visited, **of_base) for c in cases)
             cases = (*cases, *(base.one_row if spread else ()))
             # (merged rows share what programs of one chunk load for each)
             cut = (*base.known_chunks, *cases) if cases else (*cut, *base.known_chunks)
+        cut = tuple(replace(c, length=base.length) for c in cut)
         stays = self.schedule or self._stays_wide
         own = (case for case in base.cases if not (stays and case.schedule))
         whole = (*own, *some)
-        cut = yielding(cut, base.odd) if base.way.needs == "warp_groups" else cut
+        cut = yielding(cut, base.row_bytes) if base.way.needs == "warp_groups" else cut
         also = aligned(whole) if base.alignable and base.alone and not self.schedule else ()
         short = base.few_tiles if not self.schedule else ()
         return (*whole, *also, *cut, *short)

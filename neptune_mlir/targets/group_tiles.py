@@ -304,19 +304,25 @@ def cycles(shape: Shape, choice: Choice) -> float:
 CHIP = ["multiprocessors"]
 CLOSE = 9, 10  # times that the model does not tell apart
 LONE = 4  # cycles that a group alone takes longer: no other one multiplies while it computes
+START = 3000  # cycles of a program beside its stream: the first tiles come, results leave
 
 
-def launch_cycles(shape: Shape, choice: Choice, programs: Any) -> Any:
-    """What a launch of so many programs takes, for each point of the stream (in a unit of its own):
-    an expression of the launch plan.
+def launch_cycles(
+    shape: Shape, choice: Choice, programs: Any, points: Any = None, even: Any = None
+) -> Any:
+    """What a launch of so many programs takes (in a unit of its own), an expression of the launch
+    plan: in all, of programs that stream so many `points`, or for each point of the stream.
 
     A multiprocessor runs a program at a time, so programs of one length take rounds. Where masks
     make them of all lengths, half as long in the mean, long ones begin first and short ones fill
-    the rounds (but for a quarter of that time), and none ends before the longest does. Measured on
-    an H100.
+    the rounds (but for a quarter of that time), and none ends before the longest does. (Not in
+    calls for which `even` holds, an expression: there they are of one length.) Measured on an H100.
     """
     groups = group_count(shape, choice.rows)
     tile = round(cycles(shape, choice) * groups + (LONE if groups == 1 else 0))
-    if shape.triangle or shape.marks:
-        return ["mul", tile, ["max", ["mul", 3, CHIP], ["mul", 2, programs]]]
-    return ["mul", 3 * tile, ["mul", ["ceildiv", programs, CHIP], CHIP]]
+    each = tile if points is None else ["add", START, ["mul", tile, points]]
+    rounds = ["mul", each, ["mul", 3, ["mul", ["ceildiv", programs, CHIP], CHIP]]]
+    if not (shape.triangle or shape.marks):
+        return rounds
+    mixed = ["mul", each, ["max", ["mul", 3, CHIP], ["mul", 2, programs]]]
+    return mixed if even is None else ["select", even, rounds, mixed]

@@ -12,7 +12,7 @@ import pytest
 from neptune_mlir import ops
 from neptune_mlir.frontend import notation as N
 from neptune_mlir.pipelines import gpu, nvvm
-from neptune_mlir.pipelines.cases import Conditions
+from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from support.chips.run_kernels import Variant

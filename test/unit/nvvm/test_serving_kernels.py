@@ -21,7 +21,8 @@ from neptune_mlir.dialects.attributes import CONSUMERS, TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import common, gpu, nvvm, runner
-from neptune_mlir.pipelines.cases import Conditions, short_parts
+from neptune_mlir.pipelines.cases import short_parts
+from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.nvidia import nvidia

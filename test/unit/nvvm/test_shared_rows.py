@@ -14,7 +14,7 @@ from neptune_mlir import ops
 from neptune_mlir.analysis.tiles import foralls, nested, read_contraction, read_generic
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.pipelines import common, gpu, nvvm, runner
-from neptune_mlir.pipelines.cases import Conditions
+from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.nvidia import nvidia

@@ -13,10 +13,14 @@ from neptune_mlir import ops
 from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
+from neptune_mlir.driver.compiler import pipeline_of
+from neptune_mlir.driver.family import tiled
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
-from neptune_mlir.pipelines import cases, cpu, grids
+from neptune_mlir.pipelines import cases, cpu, grids, streamed_factors
+from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.pipelines.program_lengths import ProgramLengths
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
@@ -87,7 +91,7 @@ def test_which_calls_cut_their_stream(batch, heads, queries, large, small, folde
         ("rows:1", (8, fold, ["dim", 0, 2]), folded),
     ):
         variant = replace(PLAN, launches=(Launch("f_0", grid, ()), Launch("f_1", (HEADS,), ())))
-        when = cases.Conditions(whole).of(cases.Case(knob, schedule="private"), variant)
+        when = Conditions(whole).of(cases.Case(knob, schedule="private"), variant)
         assert bool(evaluate(when, shapes, (), 132)) == wanted, knob
 
 
@@ -99,7 +103,7 @@ def test_one_row_beside_merged_rows_is_for_calls_with_one(queries, wanted):
     one = Launch("f_0", (8, fold, ["dim", 0, 2]), ())
     variant = replace(PLAN, launches=(one, Launch("f_1", (HEADS,), ())))
     case = cases.Case("rows:1", ["le", ["dim", 0, 2], 1], schedule="private")
-    when = cases.Conditions(whole).of(case, variant)
+    when = Conditions(whole).of(case, variant)
     assert bool(evaluate(when, [(16, 64, queries, 128)], (), 132)) == wanted
 
 
@@ -207,7 +211,7 @@ def test_rows_are_merged_where_that_leaves_fewer_tiles(queries, merged, taller):
     case = cases.Case("rows:128", schedule="private", merged=True)
     tall = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 192]), ()),))
     for others, wanted in (((), merged), ((tall,), taller)):
-        conditions = cases.Conditions(whole)
+        conditions = Conditions(whole)
         for other in others:
             conditions.of(cases.Case("length:1", ["le", 1, ["dim", 0, 2]]), other)
         when = conditions.of(case, variant)
@@ -234,7 +238,7 @@ def test_taller_tiles_where_their_rounds_are_not_over_later(heads, length, causa
     ]
     tiles = (shape, Choice(192, 96)), (shape, Choice(128, 128))
     case = cases.Case("length:2048", ["le", 2048, ["dim", 1, 2]], tiles=tiles)
-    when = cases.Conditions(plans[0]).of(case, plans[1])
+    when = Conditions(plans[0]).of(case, plans[1])
     shapes = [(1, heads, length, 112), (1, heads, length, 112)]
     assert bool(evaluate(when, shapes, (), 132)) == taken
 
@@ -259,8 +263,42 @@ def test_smaller_tiles_where_their_rounds_are_over_sooner(knob, rows, heads, tak
     tiles = tuple((shape, Choice(n, 128)) for n in reversed(rows))
     condition = None if knob == "few:1" else ["lt", 64, length]
     case = cases.Case(knob, condition, length=length, tiles=tiles)
-    when = cases.Conditions(plans[0]).of(case, plans[1])
+    when = Conditions(plans[0]).of(case, plans[1])
     shapes = [(1, heads, 2048, 64), (1, heads, 2048, 64)]
+    assert bool(evaluate(when, shapes, (), 132)) == taken
+
+
+@pytest.mark.parametrize(
+    ("mask", "calls"),
+    [
+        # queries, keys: the last rows of a triangle stream half of it at least
+        ({}, {(211, 653): True, (211, 421): True, (211, 300): False, (653, 653): False}),
+        ({"window": 71}, {(353, 353): False, (653, 653): True, (20, 300): True}),
+        ({"documents": True}, None),  # data say how long programs are
+    ],
+)
+def test_which_programs_are_about_as_long(mask, calls):
+    program = ops.attention(head_dim=64, dtype="f16", causal=True, **mask)
+    raised = RaisedProgram(program.to_mlir(), "x", None, "")
+    family = next(tiled(raised, pipeline_of("sm_90a"), "sm_90a", None))
+    even = family.lowering.each.even
+    assert (even is None) == (calls is None)
+    for (queries, keys), wanted in (calls or {}).items():
+        shapes = [(1, 1, queries, 64), (1, 1, keys, 64)]
+        assert bool(evaluate(even, shapes, (), 132)) == wanted, (queries, keys)
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(211, False), (500, True)])
+def test_programs_that_are_as_long_take_rounds_under_a_mask(rows, taken):
+    """39 heads: 78 programs are one round, 156 of half as many rows two."""
+    shape, length = Shape(184, 184, True, True), ["dim", 1, 2]
+    each = ProgramLengths(length, even=["le", ["dim", 0, 2], 300])
+    grids = [(HEADS, ["ceildiv", ["min", ["dim", 0, 2], 211], n]) for n in (128, 64)]
+    plans = [replace(PLAN, launches=(Launch("f_0", grid, ()),)) for grid in grids]
+    tiles = (shape, Choice(64, 112)), (shape, Choice(128, 96))
+    case = cases.Case("few:1", length=length, tiles=tiles, each=each)
+    when = Conditions(plans[0]).of(case, plans[1])
+    shapes = [(3, 13, rows, 184), (3, 13, 2000, 184)]
     assert bool(evaluate(when, shapes, (), 132)) == taken
 
 
@@ -280,7 +318,7 @@ def test_small_tiles_where_they_hold_all_rows(batch, queries, keys, taken):
         for n in (128, 64)
     ]
     case = cases.Case("few:1", length=["dim", 1, 2])
-    when = cases.Conditions(plans[0]).of(case, plans[1])
+    when = Conditions(plans[0]).of(case, plans[1])
     shapes = [(batch, 2, queries, 216), (batch, 1, keys, 216)]
     assert bool(evaluate(when, shapes, (), 132)) == taken
 
@@ -300,7 +338,7 @@ def test_small_tiles_of_merged_rows_where_the_stream_is_one_tile(rows, batch, qu
     whole = replace(
         PLAN, launches=(Launch("f_0", (["dim", 0, 0], 32, ["ceildiv", ["dim", 0, 2], 128]), ()),)
     )
-    conditions, when = cases.Conditions(whole), None
+    conditions, when = Conditions(whole), None
     for n in (128, rows):
         for schedule in ("private", "streamed"):
             case = cases.Case(f"rows:{n}", schedule=schedule, merged=True, length=["dim", 1, 2])
@@ -374,21 +412,42 @@ def test_a_stream_in_chunks_is_found_behind_a_reduction_in_chunks():
     assert grids.in_parts(replace(plan, launches=plan.launches[:5])).kernel == "f_1"
 
 
-def test_small_tiles_are_left_to_whole_streams():
-    """Of merged rows, and where rows are parts of lines."""
-    plain = cases.Case("rows:16", schedule="private")
-    small, few, large = (replace(plain, knob=f"rows:{n}", merged=True) for n in (16, 32, 64))
-    for odd, wanted in ((False, [False, True, False, False]), (True, [True, True, False, True])):
-        found = cases.yielding((small, few, large, plain), odd)
-        assert [case.yields for case in found] == wanted
+@pytest.mark.parametrize(("batch", "small"), [(1, True), (16, True), (17, False), (300, False)])
+@pytest.mark.parametrize("merged", [False, True])
+def test_small_tiles_are_left_to_warp_groups(merged, batch, small):
+    """Where these have a tile for a quarter of the multiprocessors. Two heads of a row, or two that
+    four heads share."""
+    whole = replace(PLAN, launches=(Launch("f_0", (["dim", 0, 0], 8 if merged else 2, 1), ()),))
+    made = [cases.Case(f"rows:{n}", schedule="private", merged=merged) for n in (64, 32, 16)]
+    large, few = cases.yielding(made if merged else (made[0], made[2]), {208})  # no 32 rows
+    conditions = Conditions(whole)
+    shapes = [(batch, 8 if merged else 2, 1, 64), (batch, 2, 4000, 64)]
+    for case, wanted in ((large, True), (few, small)):
+        parts = Launch("f_0", (3, ["dim", 0, 0], 2, 1), ()), Launch("f_1", (HEADS,), ())
+        when = conditions.of(case, replace(PLAN, launches=parts))
+        assert bool(evaluate(when, shapes, (), 132)) == wanted
 
 
-@pytest.mark.parametrize(("head", "odd"), [(64, False), (112, True), (128, False), (224, False)])
-def test_rows_that_are_parts_of_lines(head, odd):
-    text = Source.of(ops.attention(heads=2, kv_heads=2, head_dim=head, dtype="bf16")).text
+@pytest.mark.parametrize(
+    ("row_bytes", "wide", "wanted"),
+    [
+        ({128}, False, [0, 1, 0]), ({256, 128}, False, [0, 1, 0]), ({1152}, True, [0, 1, 0]),
+        ({96}, False, [1, 1]),  # where warp groups cut the stream
+        ({384}, False, [2, 2]), ({112, 240}, False, [2, 2]),
+    ],
+)  # fmt: skip
+def test_tiles_of_which_rows_are_left(row_bytes, wide, wanted):
+    one = cases.Case("rows:64", schedule="private", merged=True)
+    made = [replace(one, knob=f"rows:{n}", wide=wide) for n in (64, 32, 16)]
+    assert [case.yields for case in cases.yielding(made, row_bytes)] == wanted
+
+
+def test_bytes_of_streamed_rows():
+    program = ops.attention(heads=2, kv_heads=2, head_dim=112, v_dim=48, dtype="bf16")
+    text = Source.of(program).text
     way = Way({"streamed": ""})
     module = RaisedProgram(text, "attention").by("sm_80", way, "fused").module
-    assert cases.streams_parts_of_lines(module) == odd
+    assert streamed_factors.streamed_row_bytes(module) == {224, 96}
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx942"])

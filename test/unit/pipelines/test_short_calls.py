@@ -14,7 +14,8 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.driver.compiler import pipeline_of
 from neptune_mlir.driver.family import tiled
 from neptune_mlir.pipelines import gpu
-from neptune_mlir.pipelines.cases import Case, Conditions
+from neptune_mlir.pipelines.cases import Case
+from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.pipelines.short_calls import VISIT_ALL
 from neptune_mlir.runtime.plan import evaluate
@@ -71,14 +72,29 @@ def test_rows_are_not_merged_for_few_tiles() -> None:
         assert bool(evaluate(when, shapes, (), 132)) == taken
 
 
-@pytest.mark.parametrize(("head_dim", "small"), [(64, True), (256, False)])
-def test_streams_that_are_part_of_a_tile(head_dim: int, small: bool) -> None:
-    """Tiles of 64 points, where those of other calls have more."""
-    text = ops.attention(head_dim=head_dim, dtype="f16", heads=2, kv_heads=2).to_mlir()
-    raised = RaisedProgram(text, "x", None, "")
+@pytest.mark.parametrize(
+    ("head_dim", "window", "calls"),
+    [
+        (64, None, {(41, 41): True, (128, 128): False, (150, 150): True, (2000, 2000): False}),
+        (176, 71, {(741, 8009): True}),  # five tiles of 64 points, or four of 96
+        (256, None, {}),  # other calls have no larger ones
+    ],
+)
+def test_streams_that_are_part_of_a_tile(
+    head_dim: int, window: int | None, calls: dict[tuple[int, int], bool]
+) -> None:
+    """Tiles of 64 points, where those of other calls have more: for what the last one lacks."""
+    masks: Any = {"causal": True, "window": window} if window else {}
+    program = ops.attention(head_dim=head_dim, dtype="f16", heads=2, kv_heads=2, **masks)
+    raised = RaisedProgram(program.to_mlir(), "x", None, "")
     family = next(tiled(raised, pipeline_of(TARGET), TARGET, None))
     cases = [case for case in raised.cases(family.lowering) if case.knob == "stream:64"]
-    assert [case.condition for case in cases] == [["le", ["dim", 1, 2], 64]] * small
+    assert len(cases) == bool(calls)
+    for (queries, keys), taken in calls.items():
+        plan = gpu.sketch(family.lowering.module, TARGET, None)
+        shapes = [(1, 2, queries, head_dim), (1, 2, keys, head_dim)]
+        when = Conditions(plan).of(cases[0], plan)  # with as many programs
+        assert bool(evaluate(when, shapes, (), 132)) == taken, (queries, keys)
 
 
 def test_a_stream_that_is_part_of_a_tile() -> None:

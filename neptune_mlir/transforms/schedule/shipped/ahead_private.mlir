@@ -12,7 +12,7 @@ module attributes {transform.with_named_sequence} {
     %pruned = "transform.neptune.prune_masks"(%fused) : (!transform.any_op) -> !transform.any_op
 
     // Of the products: rows of a tile, those that cost no more than one, and 1 for warp groups.
-    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 1, 2, 4, 8, 16, 32, 64, 128]
+    %rows = transform.tune.knob<"rows"> = 0 from options = [0, 1, 2, 4, 8, 16, 32, 64, 128, 192]
         -> !transform.any_param
     %stream = transform.tune.knob<"stream"> = 0 from options = [0, 16, 32, 64, 128, 256]
         -> !transform.any_param

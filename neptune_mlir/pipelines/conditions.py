@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which calls the kernels of a case are for: an expression of the launch plan, by how many programs
+these and the others have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neptune_mlir.pipelines.cases import (
+    ANY_CALL,
+    MERGED,
+    PORTABLE,
+    SMALL,
+    WHOLE_TOO,
+    Case,
+)
+from neptune_mlir.pipelines.grids import (
+    BUSY_FEW,
+    few,
+    in_parts,
+    is_idle,
+    places_of,
+    points_of,
+    programs_of,
+    visits_of,
+)
+from neptune_mlir.pipelines.product_cases import Fastest
+from neptune_mlir.pipelines.short_calls import VISIT_ALL, WORTH
+from neptune_mlir.runtime.plan import Expression, Plan
+from neptune_mlir.targets.group_tiles import CLOSE, launch_cycles
+from neptune_mlir.targets.tuned import Choice, Shape
+from neptune_mlir.transforms.schedule.group_sizes import resized
+from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
+
+FEW_POINTS = 256  # of a stream that is in one chunk, or nearly, wherever it is cut
+FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
+ONE_TILE = 128  # points of a stream, of the largest tile
+# Rounds of tiles of so many merged rows with which they are faster there than the largest
+SHORT_ROUNDS = {PORTABLE: 2, SMALL: 2}
+
+
+def _if_long(case: Case, rule: Expression) -> Expression:
+    """Of calls that leave multiprocessors idle, those whose stream is worth cutting."""
+    return rule if case.length is None else ["and", ["lt", FEW_POINTS, case.length], rule]
+
+
+def _time(case: Case, shape: Shape, choice: Choice, programs: Expression) -> Expression:
+    """What so many programs take of a call, by how long they are."""
+    if case.each is None:
+        return launch_cycles(shape, choice, programs)
+    points = case.each.points(choice.rows, choice.stream)
+    return launch_cycles(shape, choice, programs, points, case.each.even)
+
+
+class Conditions:
+    """Which calls the variants of a program are for, by their plans."""
+
+    def __init__(self, plan: Plan):
+        """`plan`: of the program for any call."""
+        self._plan = plan
+        self._fewest: Expression = programs_of(plan)  # of plain rows, by any of their tiles
+        self._small: Expression | None = None  # by the smallest of these
+        # of merged rows, the tiles of the first variant, and which calls it is for
+        self._largest: tuple[Expression, Expression] | None = None
+        self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
+        self._fastest: Fastest | None = None  # of the kernels of a product
+        self._least: Expression | None = None  # cycles of what serves a call, where rounds decide
+        # by rows and whether these are merged: which calls a stream in chunks is for, its grid
+        self._chunks: dict[tuple[int, bool], tuple[Expression, Sequence[Expression]]] = {}
+
+    def of(self, case: Case, variant: Plan) -> Expression | None:
+        """The calls that are to take a variant (None: no call); of merged rows the largest tiles
+        come first, and those of streams in chunks before those of whole ones."""
+        if case.product is not None and not case.cuts:
+            return self._by_time(case)
+        if case.given:
+            counted, (chunks, *_) = self._counted(case)
+            as_many = ["and", ["le", case.given, chunks], ["le", chunks, case.given]]
+            return None if counted is None else ["and", counted, as_many]
+        if case.visited is not None and not case.merged:
+            short: Expression = ["le", visits_of(case.visited, variant), WORTH]
+            own = case.knob == VISIT_ALL
+            return short if own else ["and", short, few(case, self._plan, variant)]
+        if not case.schedule or case.exact:
+            if not case.schedule:
+                self._fewest = ["min", self._fewest, programs_of(variant)]
+                self._small = programs_of(variant) if case.is_few else self._small
+            rounds = self._rounds(case, variant) if case.tiles else None
+            if case.condition is None:
+                return few(case, self._plan, variant, rounds)
+            return case.condition if rounds is None else ["and", case.condition, rounds]
+        key = case.rows, case.merged
+        if case.schedule == "streamed":
+            large = case.rows >= PORTABLE
+            rule = (self._whole if large else self._in_one_chunk)(case, variant)
+            return self._or_one_tile(case, variant, self._if_not_short(case, rule))
+        launch = in_parts(variant)
+        tiles = points_of(launch.grid[1:])
+        if case.spare:
+            return self._spare(tiles)
+        if case.product is not None:
+            self._cut[case.rows] = tiles
+            rule = self._by_time(case, launch.grid[0])
+        else:
+            rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
+            cut = 2 * PORTABLE in self._cut or case.yields
+            if not case.merged and cut and case.rows >= PORTABLE:
+                rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
+            rule = self._if_not_short(case, self._left(case, tiles, rule))
+        self._chunks[key] = rule, launch.grid
+        return rule
+
+    def _left(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
+        """Of the calls of a `rule`, those that warp groups leave to small tiles: of which they have
+        a tile for less than a quarter of the multiprocessors (tiles between: where these do not
+        keep them busy)."""
+        if not case.yields or case.rows == PORTABLE:
+            return rule
+        if case.rows > SMALL:
+            return ["and", rule, is_idle(tiles, BUSY_FEW)]
+        _, (chunks, *large) = self._chunks.get((PORTABLE, case.merged or case.rows == 1), (0, [0]))
+        if not large:
+            return rule
+        left = ["lt", ["mul", 4, points_of(large)], ["multiprocessors"]]
+        left = left if case.yields == WHOLE_TOO else ["or", left, ["le", chunks, 1]]
+        return ["and", rule, left]
+
+    def _if_not_short(self, case: Case, rule: Any) -> Any:
+        """Of the calls of a `rule` for large tiles of merged rows, not those whose stream is one
+        tile where all programs of the smallest plain ones run at once."""
+        known = case.condition is not None or case.length is None or self._small is None
+        if rule is None or known or case.wide or not (case.merged and case.rows >= PORTABLE):
+            return rule
+        many = ["lt", ["mul", 2, ["multiprocessors"]], self._small]
+        return ["and", rule, ["or", ["lt", ONE_TILE, case.length], many]]
+
+    def _or_one_tile(
+        self, case: Case, variant: Plan, rule: Expression | None
+    ) -> Expression | None:
+        """Beside the calls of a `rule`, those with merged rows whose stream is one tile: a program
+        takes about as long as it waits, less for a small tile."""
+        rounds = SHORT_ROUNDS.get(case.rows, 0)
+        known = case.condition is not None or case.length is None or self._largest is None
+        if not case.merged or known or case.wide or not rounds:
+            return rule
+        assert self._largest is not None
+        at_once = ["le", programs_of(variant), ["mul", rounds, ["multiprocessors"]]]
+        if self._small is not None:
+            at_once = ["and", at_once, ["lt", programs_of(variant), self._small]]
+        short = ["and", ["le", case.length, ONE_TILE], ["and", self._largest[1], at_once]]
+        return short if rule is None else ["or", rule, short]
+
+    def _rounds(self, case: Case, variant: Plan) -> Expression:
+        """Calls for which the rounds of taller tiles take no longer than those of any before, or
+        those of other tiles less."""
+        (shape, own), (_, other) = case.tiles
+        time = _time(case, shape, own, programs_of(variant))
+        if self._least is None:
+            self._least = _time(case, shape, other, programs_of(self._plan))
+        less, more = sorted(CLOSE, reverse=own.rows < other.rows)
+        if own.rows == other.rows:
+            less = more
+        rule = ["le", ["mul", less, time], ["mul", more, self._least]]
+        serves = case.condition or ANY_CALL
+        self._least = ["select", serves, ["min", self._least, time], self._least]
+        return rule
+
+    def _by_time(self, case: Case, chunks: Expression | None = None) -> Expression:
+        """Calls of a product for which a tile is faster than all before it."""
+        assert case.product is not None and case.tile is not None
+        if self._fastest is None:
+            self._fastest = Fastest(case.product)
+        return self._fastest.when(case.tile, chunks, case.is_ahead)
+
+    def _in_one_chunk(self, case: Case, variant: Plan) -> Expression | None:
+        """Calls whose stream would be cut into one chunk, where its tiles are the same."""
+        rule, (chunks, *tiles) = self._counted(case)
+        if rule is None or points_of(tiles) != points_of(variant.launches[-1].grid):
+            return None
+        return ["and", rule, ["le", chunks, 1]]
+
+    def _counted(self, case: Case) -> tuple[Expression | None, Sequence[Expression]]:
+        """Which calls a stream in chunks of such tiles is for, and its grid (chunks first)."""
+        own: tuple[Expression | None, Sequence[Expression]] = (None, (0,))
+        if not case.merged and any(x.kernel.endswith(FEWER) for x in self._plan.launches):
+            own = ANY_CALL, in_parts(self._plan).grid  # of the program for any call
+        return self._chunks.get((case.rows, case.merged), own)
+
+    def _in_chunks(self, case: Case, tiles: Expression) -> Expression:
+        """Calls whose stream is to be cut, by how many tiles of rows they have (and of columns):
+
+        * the largest tiles: where these leave half of the multiprocessors idle, or are those of the
+          program for any call, and do not keep them busy; where there are none, three quarters;
+        * those of half as many rows: where they hold all rows, and are no more than
+          multiprocessors;
+        * small ones: no more than the program for any call has, so nothing is loaded more often; or
+          no more than multiprocessors, where that program leaves seven eighths of them idle. Of
+          plain products they hold all rows;
+        * one row beside those that share its operand: fewer than the program for any call has, and
+          what the case says (beside merged rows a call has one row).
+        """
+        rows, larger = case.rows, self._cut.copy()
+        self._cut[rows] = tiles
+        whole, chip = programs_of(self._plan), ["multiprocessors"]
+        if rows > PORTABLE:
+            return is_idle(tiles) if tiles == whole else ["le", ["mul", 2, tiles], chip]
+        if rows > SMALL:
+            if 2 * PORTABLE in larger:
+                return ["and", ["le", tiles, larger[2 * PORTABLE]], ["le", tiles, chip]]
+            quarter = ["le", ["mul", 4, tiles], chip]
+            return ["or", quarter, ["le", tiles, whole]] if case.yields else quarter
+        if rows == 1:
+            fewer: Expression = ["lt", tiles, whole]
+            return fewer if case.condition is None else ["and", case.condition, fewer]
+        idle = _if_long(case, ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]])
+        some = ["or", ["le", tiles, whole], idle]
+        if self._fastest is not None:
+            return ["and", some, ["le", self._fastest.rows, rows]]
+        if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns
+            return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
+        return some
+
+    def _merged(self, case: Case, tiles: Expression) -> Expression:
+        """Where it takes a kernel more to merge rows, no calls whose programs visit few tiles."""
+        rule = self._fewer(case, tiles)
+        if case.visited is None:
+            return rule
+        return ["and", rule, ["lt", WORTH, visits_of(case.visited, self._plan)]]
+
+    def _fewer(self, case: Case, tiles: Expression) -> Expression:
+        """The largest tiles: no more than half of what the program for any call has, or FEWER_TILES
+        of what plain rows have with any tiles, or so few that they leave three quarters of the
+        multiprocessors idle; where the program for any call has the same tiles, so few that it does
+        not keep the multiprocessors busy. (All calls, where their rows are known.) Smaller ones: no
+        more than these, so that each holds all rows. Of results wider than an instruction, that
+        program is as good where it keeps the multiprocessors busy: a warp of few rows computes with
+        a tile for longer than the next one is on its way."""
+        whole = programs_of(self._plan)
+        if self._largest is None:
+            fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
+            half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
+            rule = ["or", half, _if_long(case, ["le", ["mul", 4, tiles], ["multiprocessors"]])]
+            rule = is_idle(tiles) if tiles == whole else self._or_sooner(case, tiles, rule)
+            self._largest = tiles, case.condition or rule
+            return self._largest[1]
+        largest, rule = self._largest
+        if case.rows > MERGED[0]:
+            rule = self._or_sooner(case, tiles, rule)
+            return case.condition or ["and", ["lt", tiles, largest], rule]
+        fits: Expression = ["le", tiles, largest]
+        busy = case.wide and largest == whole
+        return case.condition or (["and", fits, rule] if busy else fits)
+
+    def _or_sooner(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
+        """Beside the calls of a `rule`, those for which the rounds of so many tiles of merged rows
+        are over before those of plain rows. (Where masks end streams, a tile with rows of two heads
+        streams as much as the longest: no calls but those whose programs are as long.)"""
+        if not case.tiles or self._least is None:
+            return rule
+        shape, other = case.tiles[1]
+        masked = shape.triangle or shape.marks
+        even = case.each.even if case.each else None
+        if masked and even is None:
+            return rule
+        time = _time(case, shape, resized(shape, other, case.rows, 0), tiles)
+        less, more = CLOSE
+        sooner = ["le", ["mul", more, time], ["mul", less, self._least]]
+        return ["or", rule, ["and", even, sooner] if masked else sooner]
+
+    def _spare(self, tiles: Expression) -> Expression | None:
+        """Calls of which larger tiles are cut into so few chunks that in as many the programs of
+        these have a multiprocessor each."""
+        found = (found for (_, merged), found in self._chunks.items() if merged)
+        rule, (chunks, *larger) = next(found, (None, (0,)))
+        if rule is None:
+            return None
+        more = ["and", ["lt", 1, chunks], ["lt", points_of(larger), tiles]]
+        return ["and", rule, ["and", more, ["le", ["mul", chunks, tiles], ["multiprocessors"]]]]
+
+    def _whole(self, case: Case, variant: Plan) -> Expression:
+        """Calls for tiles of merged rows whose stream is not cut: where these keep the
+        multiprocessors busy, or one chunk is the best number."""
+        tiles = programs_of(variant)
+        rule = self._merged(case, tiles)
+        part, whole = BUSY_FEW
+        idle: Expression = ["le", ["mul", part, places_of(tiles)], ["mul", whole, tiles]]
+        found = self._chunks.get((case.rows, True))
+        if found:
+            rule, (chunks, *_) = found
+            idle = ["or", idle, ["le", chunks, 1]]
+        return ["and", rule, idle]

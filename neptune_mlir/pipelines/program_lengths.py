@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How much the programs of a call stream: padded to whole tiles, and which stream as much each.
+
+A mask that ends a stream at a row's place makes a triangle of the programs of all rows: the last
+ones stream all, the first ones next to nothing. Short ones fill what rounds of long ones leave idle
+then. But a call with few rows at the end of a long stream has the last rows of a triangle alone,
+and where a mask begins streams as well, nearly all programs stream the same number of points. Such
+programs take rounds, as those without a mask do.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from neptune_mlir.algebra.terms import Term
+from neptune_mlir.analysis.fused_nests import read_live
+from neptune_mlir.analysis.masks import Linear, affine_part
+from neptune_mlir.dialects.attributes import TILE
+from neptune_mlir.dialects.nests import Values
+from neptune_mlir.pipelines.product_cases import argument_of
+from neptune_mlir.pipelines.short_calls import looks_at_data, stream_length
+from neptune_mlir.runtime.plan import Expression
+
+SHARE = 2  # of the longest program, that the shortest has at least
+ROWS = 128  # of a tile, of the largest
+
+
+@dataclass(frozen=True)
+class ProgramLengths:
+    """Of a fused program with one stream.
+
+    Attributes:
+        length: of the stream.
+        reach: points beside as many as a tile has rows that masks leave a program; None: all.
+        even: the calls whose programs stream about as much each, though a mask ends their streams;
+            None: nobody knows.
+    """
+
+    length: Expression
+    reach: int | None = None
+    even: Expression | None = None
+
+    def points(self, rows: int, size: int) -> Expression:
+        """That the longest program streams, in tiles of so many rows and points."""
+        tiles: Expression = ["ceildiv", self.length, size]
+        if self.reach is not None:
+            tiles = ["min", tiles, -(-(self.reach + rows) // size) + 1]
+        return ["mul", size, tiles]
+
+
+def program_lengths(module: Any, stream: Any) -> ProgramLengths | None:
+    """None where nobody knows how long the stream is."""
+    length, values = stream_length(module), Values()
+    if length is None or not TILE.on(stream.operation):
+        return None
+    axis, forms = stream.axis.value, affine_part(read_live(stream, values))
+    ends, begins = ([f for f in forms if f.coefficient(axis) == sign] for sign in (-1, 1))
+    apart = [one.plus(other) for one in begins for other in ends]
+    reach = min((form.constant for form in apart if not form.atoms), default=None)
+    even = None if looks_at_data(stream) else _even(ends, length, reach, axis, values)
+    return ProgramLengths(length, reach, even)
+
+
+def _even(
+    ends: list[Linear], length: Expression, reach: int | None, axis: int, values: Values
+) -> Expression | None:  # fmt: skip
+    """Calls whose shortest program, with the first rows, streams SHARE of the longest at least, or
+    most of whose programs stream as far as masks reach."""
+    first = [_at_first_row(form.without(axis), values) for form in ends]
+    if not ends or None in first:
+        return None
+    least = functools.reduce(lambda a, b: ["min", a, b], first)
+    even: Expression = ["le", length, ["mul", SHARE, least]]
+    return even if reach is None else ["or", even, ["le", SHARE * (reach + ROWS), length]]
+
+
+def _at_first_row(end: Linear, values: Values) -> Expression | None:
+    """How many points the first row streams up to where a form ends it; None where data say it, or
+    rows that follow have fewer."""
+    found: Expression = 1 + end.constant
+    for atom, factor in end.ordered():
+        place = _place_of(atom, values)
+        if place is not None:
+            found = ["add", found, ["mul", factor, ["dim", *place]]]
+        elif factor < 0 or atom.op not in ("index", "rem"):
+            return None
+    return found
+
+
+def _place_of(atom: Term, values: Values) -> tuple[int, int] | None:
+    """The argument and the dimension that a number of a mask is."""
+    return argument_of(values[str(atom.attr)]) if atom.op == "sym" else None
