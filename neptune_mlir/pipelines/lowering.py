@@ -47,7 +47,7 @@ from neptune_mlir.pipelines.cases import (
     yielding,
 )
 from neptune_mlir.pipelines.grids import blocks_of
-from neptune_mlir.pipelines.long_streams import long_rows, longer, smaller, tiles_of
+from neptune_mlir.pipelines.long_streams import long_rows, longer, short_and_few, smaller, tiles_of
 from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.short_calls import stream_length, visited
@@ -167,11 +167,11 @@ class Lowering:
         """Which calls may have tile programs of their own, of a fused program that is for any. (A
         program that is for some has none, and most programs are.)"""
         schedule = self.facts["schedule"]
-        short = (case for case in self.short() if case.condition)
+        short = [case for case in self.short() if case.condition]
         some = bool(self.way.few or self.way.cut)  # the target has kernels for some calls
         self.cases = (
             *longer(self.module), *(smaller(self.module) if self.way.few else ()),
-            *least_rows(self.module, self.way.rows), *short,
+            *least_rows(self.module, self.way.rows), *short, *short_and_few(self.module, short),
             *(short_parts(self.module) if some else ()),
             *(part_of_tile(self.module) if self.way.few and schedule == "streamed" else ()),
         )  # fmt: skip
