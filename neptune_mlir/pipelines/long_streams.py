@@ -28,7 +28,13 @@ from neptune_mlir.targets import tuned
 from neptune_mlir.targets.group_tiles import GROUP_ROWS
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.registry import collect_remarks
-from neptune_mlir.transforms.schedule.row_tiles import is_read_again
+from neptune_mlir.transforms.schedule.row_tiles import (
+    FEW_MOST,
+    FEW_ONCE,
+    LEAST_ONCE,
+    ONCE_ROWS,
+    is_read_again,
+)
 from neptune_mlir.transforms.schedule.stream_tiles import group_choice
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 
@@ -57,6 +63,25 @@ def longer(module: Any) -> tuple[Case, ...]:
             rule = ["and", ["le", start, length], ["le", rows, ["mul", count, ["multiprocessors"]]]]
             found.append(Case(f"length:{start};few:{few}", rule))
     return tuple(found)
+
+
+def short_and_few(module: Any, short: Sequence[Case]) -> tuple[Case, ...]:
+    """Of calls with short streams (`short_streams`) that rows which are read once are kept for,
+    those that have few rows."""
+    found, length = streams(module), stream_length(module)
+    rows = _rows_of(found[0]) if length is not None else None
+    if rows is None or is_read_again(nests_of(found[0], Values()), found[0].axis.value):
+        return ()
+    few = ["le", rows, ["mul", FEW_ONCE, ["multiprocessors"]]]
+    kept = {f"most:{n}": n for n in ONCE_ROWS if n <= FEW_MOST}
+    sizes = (kept[case.knob] for case in short if case.knob in kept)
+    return tuple(
+        Case(
+            f"most:{n};few:1",
+            ["and", few, ["and", ["lt", LEAST_ONCE[n], length], ["le", length, n]]],
+        )
+        for n in sizes
+    )  # fmt: skip
 
 
 def smaller(module: Any) -> tuple[Case, ...]:

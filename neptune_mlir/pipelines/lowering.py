@@ -46,7 +46,14 @@ from neptune_mlir.pipelines.cases import (
     yielding,
 )
 from neptune_mlir.pipelines.grids import blocks_of
-from neptune_mlir.pipelines.long_streams import long_rows, longer, part_of_tile, smaller, tiles_of
+from neptune_mlir.pipelines.long_streams import (
+    long_rows,
+    longer,
+    part_of_tile,
+    short_and_few,
+    smaller,
+    tiles_of,
+)
 from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.program_lengths import ProgramLengths, program_lengths
 from neptune_mlir.pipelines.runner import Step
@@ -169,7 +176,7 @@ class Lowering:
         """Which calls may have tile programs of their own, of a fused program that is for any. (A
         program that is for some has none, and most programs are.)"""
         schedule = self.facts["schedule"]
-        short = (case for case in self.short() if case.condition)
+        short = [case for case in self.short() if case.condition]
         some = bool(self.way.few or self.way.cut)  # the target has kernels for some calls
         product = product_of(self.module) if self.way.few else None
         self.is_product = product is not None
@@ -181,7 +188,7 @@ class Lowering:
         whole = whole and not any(IN_TWO.on(f.operation) for f in functions(self.module))
         self.cases = (
             *longer(self.module), *(smaller(self.module) if self.way.few else ()),
-            *least_rows(self.module, self.way.rows), *short,
+            *least_rows(self.module, self.way.rows), *short, *short_and_few(self.module, short),
             *(short_parts(self.module) if some else ()),
             *(part_of_tile(self.module, whole) if self.way.few and schedule == "streamed" else ()),
         )  # fmt: skip

@@ -24,7 +24,7 @@ from neptune_mlir.targets.nvidia import NvidiaTarget, nvidia
 from neptune_mlir.targets.resources import PRODUCT_WORDS
 from neptune_mlir.transforms.hopper.specialize_warps import suits
 from neptune_mlir.transforms.schedule.join_streams import are_faster_joined
-from neptune_mlir.transforms.schedule.row_tiles import KEPT_ROWS, SHORT_ROWS
+from neptune_mlir.transforms.schedule.row_tiles import KEPT_ROWS, LEAST_ONCE, SHORT_ROWS
 
 
 def _waiting(bits: int) -> tuple[str, str]:
@@ -79,6 +79,7 @@ CHUNKS = True  # kernels of their own for rows of whole chunks of 16 bytes
 # Streams so short that one tile has a whole row, of rows whose length only a call knows: the
 # longest first, for of several images that serve a call the last one counts.
 _LEAST = {n: short.least for n, short in SHORT_ROWS.items()} | KEPT_ROWS
+_LEAST |= {n: least for n, least in LEAST_ONCE.items() if n not in _LEAST}
 SHORT_STREAMS = {
     "streamed": tuple((n, f"most:{n}", _LEAST[n]) for n in sorted(_LEAST, reverse=True))
 }

@@ -26,22 +26,24 @@ from neptune_mlir.targets.warp_groups import ELEMENT, PANEL, of_size
 Expression = Any
 CHIP: Expression = ["multiprocessors"]
 
-# Fitted to products on H100s whose inputs lie in memory (docs/notebook.md, "Tiles of products").
-NEAR = 41  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
-STEP = 24  # cycles of a step that no matrix unit runs in
+# Fitted to products behind norms on H200s, whose inputs lie in memory (docs/notebook.md, "Tiles of
+# products", the first and the last).
+NEAR = 36  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
+FAR = 59  # bytes of a cycle that a multiprocessor loads at most, however few others do
+STEP = 92  # cycles of a step that no matrix unit runs in
 TOGETHER = 16  # more where two programs wait for each other
 LEAST = 320  # of a step, whatever it multiplies: until it is known that its tiles are there
-AROUND = 520  # cycles of a program in front of its first step and behind its last one
-JOIN = 4000  # of the launch that joins chunks
+AROUND = 130  # cycles of a program in front of its first step and behind its last one
+JOIN = 5500  # of the launch that joins chunks
 JOINED = 12  # bytes of a cycle that a multiprocessor writes, and reads again, of chunks
 REDUCED = 2  # cycles for 16 elements of a tile that is reduced
-COMPUTED = 230  # of a step in which a group computes its factor
+COMPUTED = 270  # of a step in which a group computes its factor
 PAIR = 2  # blocks of a cluster that all multiprocessors have room for, and how many of these do
 IN_CLUSTERS = 7, 8  # for larger ones (measured on an H200, as what follows)
-MEET = 1500  # cycles in which the blocks of a cluster meet, twice
-BESIDE = 12  # bytes of a cycle that a multiprocessor reads of another one's shared memory
-AHEAD = 2500  # of the launch that computes a factor before
-STORED = 32  # bytes of a cycle that a multiprocessor reads and writes there
+MEET = 2150  # cycles in which the blocks of a cluster meet, twice
+BESIDE = 11  # bytes of a cycle that a multiprocessor reads of another one's shared memory
+AHEAD = 4800  # of the launch that computes a factor before
+STORED = 64  # bytes of a cycle that a multiprocessor reads and writes there
 WORD = 4  # bytes of an element of what is joined
 
 
@@ -99,7 +101,8 @@ class ProductTile:
     def alone(self) -> int:
         """Cycles of a step of a program with the chip to itself."""
         wait = STEP + (TOGETHER if self.pairs else 0)
-        return max(LEAST, self.rows * self.columns * PANEL // Rates().multiply_adds + wait)
+        multiplied = self.rows * self.columns * PANEL // Rates().multiply_adds
+        return max(LEAST, self.brought // FAR, multiplied + wait)
 
     @property
     def computing(self) -> int:
@@ -111,9 +114,13 @@ class ProductTile:
     def beside(self) -> int:
         """Cycles in which the second-level cache brings the tiles of a step to each
         multiprocessor."""
+        return self.brought // NEAR
+
+    @property
+    def brought(self) -> int:
+        """Bytes of the tiles of a step, shared ones by half."""
         rows, columns = self.rows, self.columns
-        brought = rows + columns - (0, rows, columns)[self.pairs] // 2
-        return brought * PANEL * ELEMENT // NEAR
+        return (rows + columns - (0, rows, columns)[self.pairs] // 2) * PANEL * ELEMENT
 
 
 WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
@@ -121,7 +128,8 @@ WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
 # and of those that are.
 TILES = (
     ProductTile(3 * PANEL, 128), ProductTile(128, 3 * PANEL), ProductTile(128, 128),
-    ProductTile(64, 128), ProductTile(64, 64),
+    ProductTile(64, 128), ProductTile(64, 64), ProductTile(64, 3 * PANEL),
+    ProductTile(3 * PANEL, 64),
 )  # fmt: skip
 # Those that share what they load; those whose sum blocks share, the first ones for any extents; and
 # of products whose factor of the rows is computed ahead.
@@ -130,11 +138,11 @@ PAIRED = (
     ProductTile(64, 128, pairs=2),
 )  # fmt: skip
 SHARED = (
-    ProductTile(128, 128, sums=2), ProductTile(128, 128, sums=4), ProductTile(64, 128, sums=2),
-    ProductTile(64, 64, sums=2), ProductTile(128, 3 * PANEL, sums=2),
-    ProductTile(3 * PANEL, 128, sums=2), ProductTile(64, 128, sums=4),
+    ProductTile(64, 128, sums=2), ProductTile(64, 64, sums=2), ProductTile(128, 3 * PANEL, sums=2),
+    ProductTile(3 * PANEL, 128, sums=2), ProductTile(128, 128, sums=2),
+    ProductTile(128, 128, sums=4), ProductTile(64, 128, sums=4),
 )  # fmt: skip  (four of wider ones spill)
-ANY = 3
+ANY = 4
 SCALED = (WHOLE, ProductTile(128, 3 * PANEL), ProductTile(128, 128), ProductTile(64, 128))
 STREAMED = (ProductTile(128, 3 * PANEL), ProductTile(128, 128), ProductTile(64, 128))
 CUT = (ProductTile(128, 128), ProductTile(64, 128))

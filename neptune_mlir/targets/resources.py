@@ -90,24 +90,30 @@ def row_lanes(target: GpuTarget, elements: int, chunk: int) -> int:
 
 
 # Rows that programs keep in shared memory while they read them again (`stashed.py`): so many of a
-# multiprocessor at least, so that one loads while another computes; bytes of a block beside its
-# row, for partial sums of warps and the launch's own; its warps, at least, and where it computes
-# functions at most
+# multiprocessor at least, so that one loads while another computes (beside functions one is better
+# than to load again); bytes of a block beside its row, for partial sums of warps and the launch's
+# own; its warps, at least, and where it computes functions at most
 KEPT_ROWS, BESIDE_ROW, ROW_WARPS, FUNCTION_WARPS = 2, 2048, 8, 16
+COPIED = 16  # bytes that a thread asks for by one copy
 
 
 def kept_row_warps(target: GpuTarget, size: int, functions: bool) -> int:
     """Warps of a block that keeps a row of so many bytes: those that give a multiprocessor all of
     its threads, or where these compute `functions`, and wait less, no more; 0: it has no room for
-    KEPT_ROWS."""
+    KEPT_ROWS, or with functions for one."""
     blocks = target.shared_sm // (size + BESIDE_ROW) if "cp.async" in target.copies else 0
-    if blocks < KEPT_ROWS:
+    if blocks < (1 if functions else KEPT_ROWS):
         return 0
     threads = target.threads // blocks
     below = max(ROW_WARPS, 1 << ((threads // target.wave).bit_length() - 1))
     if functions:
-        return min(FUNCTION_WARPS, below)
-    return min(target.row_warps, below if below * target.wave >= threads else 2 * below)
+        warps = min(FUNCTION_WARPS, below)
+    else:
+        more = below if below * target.wave >= threads else 2 * below
+        warps = min(target.row_warps, more)
+    copied = warps * target.wave * COPIED  # at once: the last of a thread's may not exist
+    room = -(-size // copied) * copied + BESIDE_ROW <= target.shared_block
+    return warps if room else 0
 
 
 def blocks_beside(target: GpuTarget, threads: int, held: int, shared: int) -> int:

@@ -52,7 +52,7 @@ ROW_TILES = ((3072, 1, ROW), (512, 1, 1024), (0, 4, 256))
 LONG_ROW_TILES = ((8192, 1, 2 * ROW), *ROW_TILES)  # as LONGEST_TILES
 # the same for rows of whole chunks: those that are read again, and those that are read once
 AGAIN_TILES = ((4097, 1, 2 * ROW), (2049, 1, ROW), (513, 1, 1024), (0, 4, 256))
-ONCE_TILES = ((16384, 1, ROW // 2), (4097, 1, 1024), (513, 1, 512), (0, 4, 256))
+ONCE_TILES = ((0, 1, ROW // 2),)  # of rows that are not held
 # The largest tile of rows; of tiles over half of it: more warps wait for each other more often
 PART, PART_WARPS = 8 * ROW, 16
 # without functions, and with few arrays beside the rows
@@ -108,7 +108,16 @@ PRODUCT_ROWS = 1024, ROW // 2, ROW
 # functions; else where one sum reads them, or several. Where only a call knows the length, kernels
 # are for up to so many, and more than some.
 KEPT_WITH_FUNCTIONS, KEPT_FROM, KEPT_FOR_SUMS = 2 * ROW, 8 * ROW, 4 * ROW
-KEPT_ROWS = {4 * ROW: 3 * ROW, 5 * ROW: 4 * ROW, 8 * ROW: 5 * ROW, 14 * ROW: 8 * ROW}
+KEPT_ROWS = {
+    4 * ROW: 3 * ROW, 5 * ROW: 4 * ROW, 8 * ROW: 5 * ROW, 14 * ROW: 8 * ROW, 16 * ROW: 14 * ROW,
+    20 * ROW: 16 * ROW, 27 * ROW: 20 * ROW,
+}  # fmt: skip
+# Rows of whole chunks that are read once, by up to how many elements they have: warps of a program
+# that keeps one there, too: all of it is under way, for few registers. Where a call has up to
+# FEW_ONCE by multiprocessor, WARPS have it in registers, up to FEW_MOST elements.
+ONCE_ROWS = {3072: 2, ROW: 2, 6144: 4, 2 * ROW: 4, 3 * ROW: 8, 4 * ROW: 8}
+LEAST_ONCE = dict(zip(ONCE_ROWS, (ROW // 2, *ONCE_ROWS), strict=False))  # and more than so many
+FEW_ONCE, FEW_MOST = 16, 2 * ROW
 SUM_WARPS = 8  # of a row of more than ROW / 2 elements that one sum reads, and the result
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
@@ -147,14 +156,15 @@ def row_tile(
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
-        if calls.most in KEPT_ROWS:
-            if kept_warps(op, nests, axis, chip, calls.most):
-                return 1, calls.most, ()
-        elif calls.most and _is_held(tiles, calls.most, is_read_again(nests, axis)):
+        kept = KEPT_ROWS if is_read_again(nests, axis) else ONCE_ROWS
+        if calls.most in kept and kept_warps(op, nests, axis, chip, calls.most):
+            return 1, calls.most, ()  # of few rows, too
+        if calls.most in SHORT_ROWS and _is_held(tiles, calls.most, is_read_again(nests, axis)):
             short = SHORT_ROWS[calls.most]
             rows = short.once if tiles is ONCE_TILES and short.once else short.rows
             return rows or _short_rows(op, nests, axis, chip, calls.most), calls.most, ()
-        starts = [start for start, *_ in tiles[-2::-1]] if streamed and not calls.length else ()
+        starts = [start for start, *_ in tiles[-2::-1]] or [FEW_FROM]
+        starts = starts if streamed and not calls.length else []
         if calls.few:
             return 1, FEW_ROW[calls.few], starts
         rows, elements = _of_length(tiles, calls.length)
@@ -162,7 +172,7 @@ def row_tile(
             rows = max(rows, ROW // elements)
         return rows, min(most, elements) if most < ROW else elements, starts
     if wide and (rows := _whole_rows(op, nests, axis, chip, most)):
-        few = bool(kept_warps(op, nests, axis, chip, extent))  # these may be cut
+        few = extent >= FEW_FROM and bool(kept_warps(op, nests, axis, chip, extent))  # may be cut
         return rows, extent, [FEW_FROM] if few else ()
     long = wide and extent >= FEW_FROM
     if long and calls.few:
@@ -250,7 +260,7 @@ def row_warps(
     if elements in (extent, most) and _is_short(op, nests, axis, elements):
         return WARPS
     if elements == most and _tiles(op, nests, axis) is ONCE_TILES:
-        return min(rows, WARPS)
+        return WARPS if most in ONCE_ROWS else min(rows, WARPS)
     if is_read_again(nests, axis):
         alone = extent == elements <= ROW < 2 * elements and _sums(nests, axis) == 1
         return SUM_WARPS if alone else PART_WARPS if 2 * elements > PART else 0
@@ -262,17 +272,23 @@ def row_warps(
 def kept_warps(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, elements: int) -> int:
     """Warps of a program that keeps rows of up to so many elements in shared memory, all of each in
     a tile (`stashed.py`); 0: it does not."""
-    again = isinstance(op, N.StreamOp) and is_known(chip) and is_read_again(nests, axis)
+    if not (isinstance(op, N.StreamOp) and is_known(chip)):
+        return 0
+    again, functions = is_read_again(nests, axis), _has_functions(nests, axis)
+    least = KEPT_WITH_FUNCTIONS if functions else _kept_from(op, nests, axis)
+    if elements < (least if again else min(ONCE_ROWS)):
+        return 0
     made = {nest.key for nest in nests}
     reads = [r for nest in nests for r in nest.reads if r.attr not in made]
-    functions = _has_functions(nests, axis)
-    if not again or elements < (KEPT_WITH_FUNCTIONS if functions else _kept_from(op, nests, axis)):
-        return 0
     along = [r for r in reads if axis in T.axes_of(r) and len(T.axes_of(r)) > 1]
     sizes = {r.attr: element_bytes(r.dtype) for r in along}
-    whole = all(is_multiple(_extent(op, axis), BYTES // size) for size in sizes.values())
-    size = sum(sizes.values()) * elements
-    return kept_row_warps(gpu_target(chip), size, functions) if sizes and whole else 0
+    if not sizes or not all(is_multiple(_extent(op, axis), BYTES // n) for n in sizes.values()):
+        return 0
+    size, target = sum(sizes.values()) * elements, gpu_target(chip)
+    found = kept_row_warps(target, size, functions)
+    if again or not found:
+        return found
+    return next((warps for most, warps in ONCE_ROWS.items() if elements <= most), 0)
 
 
 def _kept_from(op: Any, nests: Sequence[FusedNest], axis: int) -> int:

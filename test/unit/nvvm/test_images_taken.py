@@ -18,7 +18,7 @@ from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from support import kept_code
 
-ROWS = (1, 16, 100, 200, 1000)
+ROWS = (1, 16, 100, 200, 1000, 5000)
 # on both sides of each limit between tiles, with rows of whole chunks and others
 COLS = sorted({n + d for n in (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192,
                                12288, 16384, 1 << 15) for d in (-16, -1, 1, 16)})  # fmt: skip
@@ -38,7 +38,7 @@ def not_assembled(monkeypatch):
 @pytest.mark.first_of_each()
 @pytest.mark.usefixtures("not_assembled")
 @pytest.mark.parametrize(("name", "vectors", "most"), [
-    ("softmax", 0, 26), ("layer_norm", 2, 23), ("logsumexp", 0, 20),
+    ("softmax", 0, 28), ("layer_norm", 2, 24), ("logsumexp", 0, 33),
 ])  # fmt: skip
 def test_each_image_is_taken(name, vectors, most):
     text = getattr(ops, name)().to_mlir()

@@ -79,23 +79,37 @@ def test_rows_whose_length_a_call_knows(cols):
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "cols"), [("softmax", "f16", 2313), ("logsumexp", "f16", COLS)]
+    ("knob", "cols", "copies"),
+    [("most:3072", 2200, 6), ("most:3072;few:1", 2200, 0), ("most:6144", 4616, 6)],
+)
+def test_rows_that_are_read_once(knob, cols, copies):
+    """Kept by few warps, so that many are under way; few rows are in registers of more."""
+    program, run = program_of("logsumexp", "f16", 0, knob)
+    x = np.random.default_rng(0).standard_normal((3, cols)).astype(np.float16)
+    wanted = program.reference(x.astype(float))
+    assert np.linalg.norm(run(x) - wanted) <= 2e-3 * np.linalg.norm(wanted)
+    assert len(re.findall(r"nvvm\.cp\.async\.shared\.global", str(run.module))) == copies
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "cols"),
+    [("softmax", "f16", 2313), ("logsumexp", "f16", COLS), ("logsumexp", "f16", 3084)],
 )
 def test_others_are_not_kept(name, dtype, cols):
-    """Rows that are moved one by one, and those that are read once."""
+    """Rows that are moved one by one, or of which a warp has all."""
     assert "cp.async" not in str(program_of(name, dtype, cols)[1].module)
 
 
 @pytest.mark.parametrize(
     ("chip", "functions", "warps"),
     [
-        ("sm_90a", True, {24: 8, 40: 8, 64: 16, 80: 16, 112: 16, 113: 0}),
+        ("sm_90a", True, {24: 8, 40: 8, 64: 16, 80: 16, 112: 16, 113: 16, 224: 16, 225: 0}),
         ("sm_90a", False, {24: 8, 32: 16, 40: 16, 64: 32, 112: 32, 113: 0}),
         ("sm_80", False, {24: 16, 40: 32, 64: 32, 96: 0}),
     ],
 )
 def test_programs_have_the_warps_that_a_multiprocessor_has_threads_for(chip, functions, warps):
-    """By KiB of a row. Of longer rows a multiprocessor has not two."""
+    """By KiB of a row. Of longer rows a multiprocessor has not two, or with functions not one."""
     found = {size: kept_row_warps(nvidia(chip), size << 10, functions) for size in warps}
     assert found == warps
 
@@ -115,8 +129,10 @@ def test_which_rows_are_kept(monkeypatch, name, cols, kept):
     assert ("stash = 1" in str(lowered.module)) == kept
 
 
-@pytest.mark.parametrize(("name", "most"), [("softmax", 12288), ("layer_norm", 32768)])
-def test_which_rows_are_kept_whose_length_a_call_knows(monkeypatch, name, most):
+@pytest.mark.parametrize(
+    ("name", "most", "longest"), [("softmax", 12288, 110592), ("layer_norm", 32768, 57344)]
+)
+def test_which_rows_are_kept_whose_length_a_call_knows(monkeypatch, name, most, longest):
     """Those of several sums without functions, where a kernel is for longer rows too, are padded
     for more than they gain unless registers hold none of them."""
     monkeypatch.undo()
@@ -124,4 +140,5 @@ def test_which_rows_are_kept_whose_length_a_call_knows(monkeypatch, name, most):
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     variants = raised.variants(base, str(base.module), "sm_90a")
     kept = {case.knob for case, low in variants if "stash = 1" in str(low.module)}
-    assert kept == {f"most:{n}" for n, more in row_tiles.KEPT_ROWS.items() if more >= most}
+    lengths = (n for n, more in row_tiles.KEPT_ROWS.items() if more >= most and n <= longest)
+    assert kept == {f"most:{n}" for n in lengths}

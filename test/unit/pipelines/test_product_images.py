@@ -37,8 +37,8 @@ def bundle():
     ("rows", "kernels", "cluster"),
     [
         (4096, 1, 1),  # programs compute the factor
-        (512, 2, 1),  # for longer than a kernel stores it
-        (256, 2, 2),  # and blocks share a sum
+        (512, 2, 2),  # for longer than a kernel stores it, and programs share what they load
+        (256, 2, 4),  # or blocks a sum
         (16, 2, 1),  # chunks, and their join
     ],
 )

@@ -193,6 +193,7 @@ def test_whole_rows(body: Body, shape: list[int], want: list[int]) -> None:
         (softmax, [D, D, 12288], "", [1, 1, 0]),
         (softmax, [D, D, 12800], "", [1, 1, 0]),
         (softmax, [D, D, 12801], "", [1, 1, 8192]),  # no chunks, and no tile of short pieces
+        (softmax, [D, D, 57344], "", [1, 1, 0]),  # one a multiprocessor
         (softmax, [D, D, 57856], "", [1, 1, 8192]),
         (softmax, [D, D, D], "", [1, 4, 256]),
         (softmax, [D, D, D], " length=512", [1, 1, 1024]),
