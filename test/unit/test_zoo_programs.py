@@ -10,19 +10,26 @@ from neptune_mlir.driver import compiler
 from neptune_mlir.zoo import ULP, ZOO, GradientRow, examine, examine_gradient
 from support.often import nightly_if
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
-
 Z3 = importlib.util.find_spec("z3") is not None
 
 
 # Their IR is verified after every pass (that of others where a level ends), which takes as long as
 # a fifth of a compilation; so is that of all gradients.
 VERIFIED = ("softmax", "attention_causal", "layer_norm", "linear_cross_entropy")
+# So has their code, of each kind one, been optimised; nightly that of all.
+SHIPPED = [(e, True) for e in ZOO]
+USUAL = [(e, False) for e in ZOO if e.name not in VERIFIED]
 
 
 @pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])
-@pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
-def test_fuses_proved_and_accurate(example, hard, monkeypatch):
+@pytest.mark.parametrize(
+    ("example", "optimised"),
+    nightly_if(lambda case: case[1] and case[0].name not in VERIFIED, USUAL + SHIPPED),
+    ids=lambda value: getattr(value, "name", {True: "shipped"}.get(value, "usual")),
+)
+def test_fuses_proved_and_accurate(example, optimised, hard, monkeypatch, request):
+    if optimised:
+        request.getfixturevalue("as_shipped")
     if hard and example.hard is None:
         pytest.skip("any inputs are alike to it")
     if example.name in VERIFIED:
@@ -63,6 +70,7 @@ def test_fusions_survive_adversarial_inputs_and_z3(example):
 QUICK_GRADIENTS = ("logsumexp", "cross_entropy")  # the others take seconds each to compile
 
 
+@pytest.mark.usefixtures("as_shipped")
 @pytest.mark.parametrize("hard", [False, True], ids=["plain", "hard"])
 @pytest.mark.parametrize("example", [
     pytest.param(e, marks=[] if e.name in QUICK_GRADIENTS else pytest.mark.nightly, id=e.name)

@@ -150,6 +150,9 @@ def two_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_samples_are_those_of_the_image_that_a_call_launches(two_images: Path) -> None:
     bundle = Bundle.from_bytes(two_images.read_bytes())
     images = bundle.facts["images"]
+    (figures,) = images[0]["kernels"].values()  # (test_hopper_products.py has rows that are known)
+    assert figures["threads"] == 3 * 128 and figures["spills"] == 0
+    assert all(image["when"] for image in images[1:])
     assert images[0]["clock_samples"].keys() == images[1]["clock_samples"].keys()
     gpu = FakeGpu({}, units=132)
     gpu.limit = min(image["size"] for image in images)

@@ -23,12 +23,11 @@ def compiled(program):
 
 def test_a_norm_before_a_product(tmp_path):
     """The rows' squares are summed and their elements scaled beside the product before."""
-    bundle = compiled(ops.rms_norm_matmul(cols=1024, out=1024, dtype="f16"))
+    bundle = compiled(ops.rms_norm_matmul(rows=4096, cols=1024, out=1024, dtype="f16"))
     assert not any("specialised" in r or "pipelined" in r for r in bundle.facts["remarks"])
-    image, *others = bundle.facts["images"]
+    image = bundle.facts["images"][0]
     (figures,) = image["kernels"].values()
     assert figures["threads"] == 3 * 128 and figures["spills"] == 0 and image["notes"] == []
-    assert all(i["when"] for i in others)
     (launch,) = bundle.plan.launches
     maps = [tuple(o[1:]) for o in launch.operands if o[0] == "map"]
     # rows of x, the scales as one row, rows of w

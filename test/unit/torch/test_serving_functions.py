@@ -37,13 +37,22 @@ def queries(n):
     return torch.randn(3, HEADS, n, DIM, generator=torch.Generator().manual_seed(n))
 
 
-@pytest.mark.parametrize("kind", [torch.int8, torch.float8_e4m3fn])
-def test_scales_say_by_their_shape_what_they_are_for(kind):
+OF_HEADS, OF_PAGES, OF_TOKENS = (KV_HEADS,), (6, KV_HEADS), (6, PAGE, KV_HEADS)
+
+
+# each kind, and each shape, once; ops/test_serving_caches.py has pairs of them
+@pytest.mark.parametrize(
+    ("kind", "shapes"),
+    [(torch.int8, [OF_HEADS, OF_PAGES]), (torch.float8_e4m3fn, [OF_TOKENS]),
+     pytest.param(torch.int8, [OF_TOKENS], marks=pytest.mark.nightly),
+     pytest.param(torch.float8_e4m3fn, [OF_HEADS, OF_PAGES], marks=pytest.mark.nightly)],
+)  # fmt: skip
+def test_scales_say_by_their_shape_what_they_are_for(kind, shapes):
     made = torch.Generator().manual_seed(0)
     numbers = [torch.randn(6, PAGE, KV_HEADS, DIM, generator=made) * 20 for _ in range(2)]
     k, v = (x.to(kind) for x in numbers)
     q = queries(2)
-    for shape in ((KV_HEADS,), (6, KV_HEADS), (6, PAGE, KV_HEADS)):
+    for shape in shapes:
         scales = [torch.rand(shape, generator=made) * 0.05 for _ in range(2)]
         out = nt.paged_attention(
             q, k, v, TABLE, LENGTHS, k_scales=scales[0], v_scales=scales[1], chunks=4
