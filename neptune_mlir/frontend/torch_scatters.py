@@ -30,6 +30,7 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         ),
         "index_reduce.default": along,
         "put.default": functools.partial(_put, torch),
+        "index.Tensor": functools.partial(_looked_up, torch),
         "index_put.default": functools.partial(_index_put, torch),
         "masked_scatter.default": functools.partial(_masked_scatter, torch),
     }
@@ -89,6 +90,28 @@ def _index_put(
             [*values.shape[:rows], *[1] * mask.dim(), *values.shape[rows + 1 :]]
         )  # fmt: skip
     return torch.where(wide, x + values if accumulate else values, x)
+
+
+def _looked_up(torch: Any, x: Any, indices: Sequence[Any]) -> Any:
+    """At positions along several dimensions that stand together, of which calls know an extent: as
+    positions along one. torch-mlir refuses these."""
+    given = [k for k, index in enumerate(indices) if index is not None]
+    first, count = given[0], len(given)
+    if count < 2 or given != [*range(first, first + count)]:
+        return NotImplemented
+    sizes = x.shape[first : first + count]
+    known = (n for t in (x, *(indices[k] for k in given)) for n in t.shape)
+    if all(isinstance(n, int) for n in known) or any(
+        indices[k].dtype not in (torch.int32, torch.int64) for k in given
+    ):
+        return NotImplemented
+    place: Any = 0
+    for k, n in zip(given, sizes, strict=True):
+        at = indices[k].to(torch.int64)
+        place = place * n + torch.where(at < 0, at + n, at)
+    rows = x.flatten(first, first + count - 1)
+    found = rows.index_select(first, place.reshape(-1))
+    return found.reshape([*x.shape[:first], *place.shape, *x.shape[first + count :]])
 
 
 def _masked_scatter(torch: Any, x: Any, mask: Any, source: Any) -> Any:

@@ -68,11 +68,12 @@ def forget() -> None:
 
 
 def is_observed(tensors: Sequence[torch.Tensor | None]) -> bool:
-    """Whether a tracer, a mode or a subclass of Tensor has to see the operation."""
+    """Whether a tracer, a mode or a subclass of Tensor has to see the operation, or there is no
+    memory."""
     if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack():
         return True
     for x in tensors:  # (a generator costs as much as the rest of a call)
-        if x is not None and type(x) not in _PLAIN:
+        if x is not None and (type(x) not in _PLAIN or x.is_meta):
             return True
     return False
 
@@ -91,7 +92,7 @@ def signature(tensors: Sequence[torch.Tensor], options: tuple[Any, ...]) -> Any:
     not say what a tensor holds."""
     key: list[Any] = [options]
     for x in tensors:
-        if x.layout is not torch.strided or x.is_neg():
+        if x.layout is not torch.strided or x.is_neg() or x.is_meta:
             return None
         key += (x.dtype, x.shape, x.stride(), x.get_device())
     return tuple(key)

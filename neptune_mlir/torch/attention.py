@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.torch import again, op
@@ -58,7 +59,9 @@ def attention(
     """
     compiling = torch.compiler.is_compiling()
     door, asked = None, (q, k, v)
-    if block_mask is None and not compiling and (scale is None or type(scale) is float):
+    # (no operation of ours has tangents)
+    if (block_mask is None and not compiling and forward_ad._current_level < 0
+            and (scale is None or type(scale) is float)):  # fmt: skip
         options = scale, is_causal, enable_gqa, return_lse
         made = _as_last(q, k, v, score_mod, mask_mod, options)
         if made is not None:
@@ -115,6 +118,9 @@ def dispatch(
     given = (q, k, v, mask, captured, mods, scale, is_causal, return_lse or learns)
     if torch.compiler.is_compiling():
         made = torch.ops.neptune.attention(*given)
+    elif forward_ad._current_level >= 0:
+        modify = op.modify(mods, captured)
+        made = op.dense(q, k, v, modify, mask, scale, is_causal, return_lse)
     elif learns and torch._C._functorch.peek_interpreter_stack():
         made = DifferentiableAttention.apply(q, k, v, mask, (mods, scale, is_causal), *captured)
     elif learns or again.is_observed(tensors):
@@ -136,6 +142,8 @@ def _checked(
             hint="one dtype for q, k and v: float16, bfloat16, float32 or float64",
         )
     qs, ks, vs = q.shape, k.shape, v.shape
+    if not q.device == k.device == v.device:
+        raise UsageError(f"attention of tensors on {q.device}, {k.device} and {v.device}")
     if not len(qs) == len(ks) == len(vs) == 4:
         raise UsageError(
             f"attention of tensors with {len(qs)}, {len(ks)} and {len(vs)} dimensions",

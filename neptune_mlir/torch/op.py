@@ -24,7 +24,7 @@ import torch
 from neptune_mlir import ops
 from neptune_mlir.driver.kernel import Kernel, compile
 from neptune_mlir.driver.on_demand import Coming
-from neptune_mlir.errors import NeptuneError, ToolError
+from neptune_mlir.errors import NeptuneError, ToolError, UsageError
 from neptune_mlir.frontend.notation import Expr, Program, cast, inf, where
 from neptune_mlir.targets.chips import TARGETS, best_for
 from neptune_mlir.targets.nvidia import architecture
@@ -425,3 +425,30 @@ def _fake(
         return out, q.new_empty(0)
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
     return out, q.new_empty(q.shape[:3], dtype=wide)
+
+
+@torch.library.register_vmap("neptune::attention", lib=LIBRARY)
+def _mapped(
+    info: Any, dims: tuple[Any, ...], q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+    attn_mask: torch.Tensor | None, captured: Sequence[torch.Tensor], mods: str, *options: Any,
+) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[int, int | None]]:  # fmt: skip
+    """What is mapped over is more of the batch."""
+    if mods:
+        raise UsageError(
+            "vmap of attention with modifiers", hint="call it on tensors with a larger batch"
+        )
+    n = info.batch_size
+
+    def merged(x: torch.Tensor, dim: int | None) -> torch.Tensor:
+        x = x.expand(n, *x.shape) if dim is None else x.movedim(dim, 0)
+        return x.flatten(0, 1)
+
+    q, k, v = (merged(*each) for each in zip((q, k, v), dims, strict=False))
+    if attn_mask is not None and (dims[3] is not None or attn_mask.shape[0] != 1):
+        wide = attn_mask if dims[3] is None else attn_mask.movedim(dims[3], 0)
+        wide = wide.expand(n, q.shape[0] // n, *wide.shape[-3:])
+        attn_mask = wide.flatten(0, 1)
+    out, lse = torch.ops.neptune.attention(q, k, v, attn_mask, captured, mods, *options)
+    if not options[2]:
+        return (out.unflatten(0, (n, -1)), lse), (0, None)
+    return (out.unflatten(0, (n, -1)), lse.unflatten(0, (n, -1))), (0, 0)

@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from neptune_mlir.errors import NeptuneError
 from neptune_mlir.torch import again
@@ -109,6 +110,10 @@ def sdpa(
     """`torch.nn.functional.scaled_dot_product_attention`: ours, or torch's own."""
     door = "sdpa", scale, is_causal, enable_gqa, attn_mask is None
     given = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
+    if forward_ad._current_level >= 0:  # no operation of ours has tangents
+        return by_torch(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
     if dropout_p == 0.0 and (scale is None or type(scale) is float):
         made = again.last(door, given)
         if made is not None:

@@ -268,3 +268,14 @@ def test_buffers_that_are_not_persistent():
     (written, found), want = kernel(x), module(x)
     torch.testing.assert_close(found, want)
     torch.testing.assert_close(written, module.written)
+
+
+def test_positions_along_dimensions_that_calls_know():
+    def last(x, lengths):
+        return x[torch.arange(x.shape[0]), lengths - 1]
+
+    batch, n = torch.export.Dim("batch"), torch.export.Dim("n")
+    given = torch.randn(3, 7, 4), torch.tensor([3, 7, 0])
+    kernel = neptune_mlir.compile(from_torch(last, given, [{0: batch, 1: n}, {0: batch}]))
+    for x, lengths in (given, (torch.randn(2, 12, 4), torch.tensor([12, 5]))):
+        assert torch.equal(kernel(x, lengths), last(x, lengths))

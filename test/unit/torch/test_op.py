@@ -7,8 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from neptune_mlir.errors import UsageError  # noqa: E402
 from neptune_mlir.torch import attention, op  # noqa: E402
-from neptune_mlir.torch.attention import key_of_mods  # noqa: E402
+from neptune_mlir.torch.attention import key_of_mods, masked_attention  # noqa: E402
 from neptune_mlir.torch.flex import is_marked, take_flex  # noqa: E402
 from support.flex_mods import DIM, HEADS, QUERIES, definition, documents, tensors  # noqa: E402
 
@@ -139,3 +140,28 @@ def test_kernels_read_along_rows_and_along_columns_of_one(shape, cut, copied):
     made = op.by_rows(x)
     assert (made is not x) == copied and torch.equal(made, x)
     assert made.stride(-2 if made.shape[-1] == 1 else -1) == 1
+
+
+def test_what_has_no_memory_no_tangent_and_one_dimension_more(interpreted):
+    """The call before each of these is like it, by all that its signature says."""
+    given = tensors()
+    wanted, functional = attention(*given), torch.nn.functional.scaled_dot_product_attention
+    attention(*given)
+    assert attention(*(x.to("meta") for x in given)).shape == wanted.shape
+    with pytest.raises(UsageError, match="meta, cpu and cpu"):
+        attention(given[0].to("meta"), *given[1:])
+
+    def along(f):
+        return torch.func.jvp(lambda q: f(q, *given[1:]), (given[0],), (given[0],))[1]
+
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        torch.testing.assert_close(along(attention), along(functional))
+    mask = torch.rand(3, *wanted.shape[:1], 1, 1, given[1].shape[2]) > 0.3
+    several = torch.stack([given[0], 2 * given[0], -given[0]], 2)
+
+    def masked(q, mask):
+        return masked_attention(q, *given[1:], mask, None, SCALE, False)
+
+    mapped = torch.vmap(masked, (2, 0))(several, mask)
+    for k in range(3):
+        torch.testing.assert_close(mapped[k], masked(several[:, :, k], mask[k]))
