@@ -6,8 +6,8 @@ of its own number; the next it takes from a counter in global memory, so blocks 
 programs get more of them. The producer takes numbers, ahead of the consumers, and hands them,
 the grid's variables and what it reads from memory for these (where a tile of rows begins) on
 through slots in shared memory, so the consumers divide nothing and wait for no number; a number
-that is no program's ends the block, and a program that writes nothing is left out. While the
-consumers finish one program, the first tiles of the next are on their way.
+that is no program's ends the block. While the consumers finish one program, the first tiles of the
+next are on their way.
 
 Programs that wait for those with lower numbers (`transforms.tiling.in_turns`) take the first number
 from the counter too: a block that has not begun holds up nobody then, whatever else the chip runs.
@@ -19,12 +19,11 @@ modulo how many numbers a launch takes from it, so that it is zero again when th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import adds_in_turns, nested, owner, slice_parts
+from neptune_mlir.analysis.tiles import adds_in_turns
 from neptune_mlir.codegen.nvidia import hopper
-from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.ir.bindings import ir, llvm, scf
 from neptune_mlir.transforms.hopper.clusters import PAIR
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 COUNTERS = "neptune_counters"
 CALLS = 1 << 16  # counters: half of them for prepared and captured calls, which may run any time
 SLOTS = 2
-WRITES = ("tensor.parallel_insert_slice", "tensor.insert_slice")
 
 
 def declare_counters() -> None:
@@ -55,7 +53,7 @@ class ProgramQueue:
         self.kernel, self.s, self.counter = kernel, kernel.s, counter
         self.in_order = adds_in_turns(kernel.forall)  # begun by blocks that run
         self.variables = list(kernel.body.arguments)[: len(kernel.bounds)]
-        self.read = _read_by_program(kernel, self.variables)
+        self.read = _read_by_program(kernel.body, kernel.producer, self.variables)
         # a program's number, the grid's variables, what is read for these
         self.words = 1 + len(self.variables) + len(self.read)
         self.slots = kernel.memory.take(SLOTS * 4 * self.words)
@@ -93,17 +91,12 @@ class ProgramQueue:
         with s.scope(after):
             program, number, *inside = after.arguments
             self.kernel.place_program(program)
-            numbers = self._read_numbers()
-
-            def one() -> list[Any]:
-                self._give(number, program, numbers)
-                return [s.value(s.add(number, 1)), *write(inside)]
-
-            here = self._unless_empty(one, [number, *inside])
+            self._give(number, program, self._read_numbers())
+            inside = list(write(inside))
             # late: who is ahead takes more. (Both of a pair would have to be told.)
             more = program if self.in_pairs else self._take(taken)
             following = s.value(s.add(more, begun))
-            scf.YieldOp([following, *here])
+            scf.YieldOp([following, s.value(s.add(number, 1)), *inside])
         zero = s.value(0)
         self.kernel.scalars.update(dict.fromkeys(self.variables, zero))
         self._give(loop.results[1], loop.results[0], [zero] * len(self.read))
@@ -152,26 +145,9 @@ class ProgramQueue:
     def _read_numbers(self) -> list[Any]:
         """What the program at hand reads for the grid's variables, for the producer as well."""
         found = [self.kernel.write_extract(op) for op in self.read]
-        for (op, same), value in zip(self.read.items(), found, strict=True):
-            self.kernel.scalars.update({other.results[0]: value for other in (op, *same)})
+        for same, value in zip(self.read.values(), found, strict=True):
+            self.kernel.scalars.update({op.results[0]: value for op in same})
         return found
-
-    def _unless_empty(self, one: Callable[[], list[Any]], otherwise: list[Any]) -> list[Any]:
-        """What follows a program (`one`), of which consumers hear nothing if it writes nothing."""
-        s = self.s
-        told = self.in_order or self.in_pairs  # others wait for what it would do
-        sizes = None if told else sizes_written(self.kernel.body, self.read)
-        if not sizes:
-            return one()
-        most = s.value(0)
-        for size in sizes:
-            most = s.value(s.maximum(most, self.kernel.scalar(size)))
-        branch = scf.IfOp(s.less(0, most), [v.type for v in otherwise], has_else=True)
-        with s.scope(branch.then_block):
-            scf.YieldOp(one())
-        with s.scope(branch.else_block):
-            scf.YieldOp(otherwise)
-        return list(branch.results)
 
     def _give(self, number: Any, program: Any, numbers: Sequence[Any]) -> None:
         slot, full, empty, parity = self._slot(number)
@@ -210,35 +186,16 @@ class ProgramQueue:
         )  # fmt: skip
 
 
-def _read_by_program(
-    kernel: SpecializedWriter, variables: Sequence[Any]
-) -> dict[Any, list[Any]]:  # fmt: skip
+def _read_by_program(body: Any, producer: Any, variables: Sequence[Any]) -> dict[Any, list[Any]]:
     """The reads of single numbers of 32 bits that stand in a program at the grid's variables alone,
-    and the same reads of its producer."""
+    and the same reads of its producer: those that have some."""
     found = {}
-    for op in (x.operation for x in kernel.body.operations):
+    for op in (x.operation for x in body.operations):
         if op.name == "tensor.extract" and str(op.results[0].type) == "i32":
-            array, *at = op.operands
-            if array in kernel.arrays and all(v in variables for v in at):
-                others = (x.operation for x in kernel.producer.operations)
-                found[op] = [other for other in others if _is_same(other, op)]
-    return found
-
-
-def sizes_written(body: Any, read: Collection[Any]) -> list[Any] | None:
-    """Of each tile that a program writes an extent that it has read; None if there is one without:
-    where all are 0, nothing is written."""
-    found = []
-    for op in nested(body):
-        if op.name == ADD_SLICE:
-            return None
-        if op.name in WRITES:
-            cast = (owner(v) for v in slice_parts(op)[1] if not isinstance(v, int))
-            known = [v.results[0] for v in cast if v is not None and v.name == "arith.index_cast"
-                     and owner(v.operands[0]) in read]  # fmt: skip
-            if not known:
-                return None
-            found.append(known[0])
+            _, *at = op.operands
+            same = [x.operation for x in producer.operations if _is_same(x.operation, op)]
+            if same and all(v in variables for v in at):
+                found[op] = same
     return found
 
 
