@@ -18,7 +18,6 @@ from functools import lru_cache
 
 from neptune_mlir.runtime.shards.layout import Call, Masks, Piece
 
-JOINING = 8  # of so many multiprocessors one is enough for joins beside a run
 TILE = 128  # points, of rows and of columns
 MANY = 16  # programs for each multiprocessor: of more the last ones do not matter
 TRIED = 8  # numbers of lanes
@@ -134,20 +133,3 @@ def tiles(
                 first = max(first, -(most // step))
         made.append(max(0, int(-(-last // TILE) - first // TILE)))
     return tuple(made)
-
-
-def late_tiles(count: int, every: int, lanes: int, multiprocessors: int) -> int:
-    """How many tiles of `every` that a device has of each lane are to be met late, of `count` or a
-    few less, where the programs of tiles are as long: those whose last turn leaves multiprocessors
-    for joins, in as many turns in all."""
-
-    def turns(tiles: int) -> int:
-        return -(-lanes * tiles // multiprocessors)
-
-    for late in range(count, count // 2, -1):
-        idle = -lanes * late % multiprocessors
-        if idle >= multiprocessors // JOINING and turns(late) + turns(every - late) <= turns(
-            count
-        ) + turns(every - count):
-            return late
-    return count

@@ -11,14 +11,7 @@ from itertools import pairwise
 
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, Piece, ShardLayout
-from neptune_mlir.runtime.shards.order import (
-    LeftOver,
-    Queue,
-    last_lanes,
-    late_tiles,
-    left_over,
-    tiles,
-)
+from neptune_mlir.runtime.shards.order import LeftOver, Queue, last_lanes, left_over, tiles
 
 START, SIZE = "start", "size"
 FEW = 8  # parts that a join takes one by one and joins by an expression; of more it takes a stack
@@ -203,15 +196,13 @@ class ShardSchedule:
     Parts over an axis lie in slots: no two runs write the same positions of one. A device joins the
     parts over the traveling axis of its own runs, those over the other one of all devices' runs
     with its data. `adds`: runs add to what parts over the traveling axis have, so one slot is all
-    that these take. `chip`: the lanes of parts that travel, and the multiprocessors of a device;
-    (): of a device without any.
+    that these take.
     """
 
     def __init__(
-        self, plan: ShardPlan, layouts: Mapping[str, ShardLayout], adds: bool = False,
-        chip: tuple[int, ...] = (),
+        self, plan: ShardPlan, layouts: Mapping[str, ShardLayout], adds: bool = False
     ):  # fmt: skip
-        self.plan, self.layouts, self.adds, self.chip = plan, layouts, adds, chip
+        self.plan, self.layouts, self.adds = plan, layouts, adds
         self.devices = len(next(iter(layouts.values())).pieces)
         if any(len(layout.pieces) != self.devices for layout in layouts.values()):
             raise UsageError("the layouts of the axes are for different numbers of devices")
@@ -255,10 +246,7 @@ class ShardSchedule:
         if owner != rank or self.devices == 1 or not set(self.plan.joins) - {self.plan.axes[-1]}:
             return 0
         length = self.layouts[self.plan.axes[-1]].lengths[rank]
-        late = length // LATE // ALIGNED
-        if self.chip and not self.plan.masks.forms:
-            late = late_tiles(late, -(-length // ALIGNED), *self.chip)
-        return late * ALIGNED
+        return length // LATE // ALIGNED * ALIGNED
 
     def pieces(self, rank: int, owner: int) -> dict[str, tuple[Piece, ...]]:
         *staying, traveling = self.plan.axes

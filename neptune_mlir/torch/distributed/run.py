@@ -10,7 +10,6 @@ the order of `ShardSchedule`, whoever came first, so results have the same bits 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -106,30 +105,14 @@ class ShardedKernel:
                 f"{len(arguments)}"
             )
         layouts = layouts or self.layouts or self._asked(arguments)
-        return ShardCall(self, arguments, self._schedule(layouts, self._chip(arguments))).run()
+        return ShardCall(self, arguments, self._schedule(layouts)).run()
 
-    def _chip(self, arguments: Sequence[Any]) -> tuple[int, ...]:
-        """See `ShardSchedule`: of parts that travel."""
-        device = next(x.device for x in arguments if isinstance(x, torch.Tensor))
-        traveling = self.plan.axes[-1]
-        leaving = [p for p in self.plan.parts if p.over != traveling and traveling in p.axes]
-        if not leaving or device.type != "cuda":
-            return ()
-        extents = dict(self.plan.extents) | extents_of(self.plan.arguments, arguments)
-        axes = leaving[0].axes[: leaving[0].axes.index(traveling)]
-        lanes = math.prod(extents[a] for a in axes)
-        return lanes, torch.cuda.get_device_properties(device).multi_processor_count
-
-    def _schedule(
-        self, layouts: Mapping[str, ShardLayout], chip: tuple[int, ...]
-    ) -> ShardSchedule:
-        key = (*(layouts[a] for a in self.plan.axes), chip)
+    def _schedule(self, layouts: Mapping[str, ShardLayout]) -> ShardSchedule:
+        key = tuple(layouts[a] for a in self.plan.axes)
         if key not in self._schedules:
             if len(self._schedules) >= _SCHEDULES:
                 self._schedules.clear()
-            self._schedules[key] = ShardSchedule(
-                self.plan, dict(layouts), self._adds, chip
-            )
+            self._schedules[key] = ShardSchedule(self.plan, dict(layouts), self._adds)
         return self._schedules[key]
 
     @functools.cached_property

@@ -8,17 +8,10 @@ from dataclasses import replace
 import pytest
 
 from neptune_mlir import ops
-from neptune_mlir.frontend.shard import split, split_vjp
+from neptune_mlir.frontend.shard import split
 from neptune_mlir.frontend.shard.plan import plan_of
 from neptune_mlir.runtime.shards.layout import Call, Form, Masks, ShardLayout
-from neptune_mlir.runtime.shards.order import (
-    LeftOver,
-    Queue,
-    last_lanes,
-    late_tiles,
-    left_over,
-    tiles,
-)
+from neptune_mlir.runtime.shards.order import LeftOver, Queue, last_lanes, left_over, tiles
 from neptune_mlir.runtime.shards.plan import ShardSchedule
 
 CAUSAL = Form(0, {"i": 1, "j": -1}, {"i": 1, "j": -1}, {})
@@ -96,21 +89,3 @@ def test_the_order_has_each_program_once():
 def test_nothing_is_tried_for_many_programs_or_equal_ones():
     assert last_lanes(Queue((*range(1, 65),), (32,) * 64, 64), CHIP) == 0
     assert last_lanes(Queue((8,) * 64, (32,) * 64, 16), CHIP) == 0
-
-
-@pytest.mark.parametrize("tiles, every, lanes, late", [
-    (16, 64, 16, 15),  # 256 programs leave 8 multiprocessors, 240 leave 24
-    (15, 64, 16, 15), (4, 16, 32, 4),  # (3 of 16 cost a turn more)
-    (14, 56, 16, 14), (1, 4, 16, 1), (0, 1, 16, 0), (16, 64, 33, 16),
-])  # fmt: skip
-def test_what_is_late_leaves_multiprocessors_to_joins(tiles, every, lanes, late):
-    assert late_tiles(tiles, every, lanes, CHIP) == late
-
-
-def test_late_positions_by_what_a_chip_has():
-    layout = ShardLayout.zigzag(16384, 2)
-    chip = 16, CHIP
-    for causal, known, late in ((False, chip, 1920), (False, (), 2048), (True, chip, 2048)):
-        program = ops.attention(head_dim=64, causal=causal)
-        plan = plan_of(split_vjp(program, ["i", "j"])[1])
-        assert ShardSchedule(plan, dict.fromkeys("ij", layout), True, known).late(0, 0) == late
