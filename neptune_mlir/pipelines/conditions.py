@@ -34,6 +34,7 @@ from neptune_mlir.transforms.schedule.group_sizes import resized
 from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 
 FEW_POINTS = 256  # of a stream that is in one chunk, or nearly, wherever it is cut
+TALL_TILES = 7, 10  # of the largest, where three groups of warps are worth theirs (measured)
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 ONE_TILE = 128  # points of a stream, of the largest tile
 # Rounds of tiles of so many merged rows with which they are faster there than the largest
@@ -247,7 +248,9 @@ class Conditions:
         largest, rule = self._largest
         if case.rows > MERGED[0]:
             rule = self._or_sooner(case, tiles, rule)
-            return case.condition or ["and", ["lt", tiles, largest], rule]
+            less, more = TALL_TILES
+            fewer = ["le", ["mul", more, tiles], ["mul", less, largest]]
+            return case.condition or ["and", fewer, rule]
         fits: Expression = ["le", tiles, largest]
         busy = case.wide and largest == whole
         return case.condition or (["and", fits, rule] if busy else fits)

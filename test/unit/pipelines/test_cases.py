@@ -218,6 +218,19 @@ def test_rows_are_merged_where_that_leaves_fewer_tiles(queries, merged, taller):
         assert bool(evaluate(when, [(14, 33, queries, 216)], (), 132)) == wanted
 
 
+@pytest.mark.parametrize(("queries", "taken"), [(10, False), (12, True), (16, True), (37, False)])
+def test_three_groups_for_merged_rows(queries, taken):
+    """12 heads of a group: one tile for two, but not three for four."""
+    whole = replace(PLAN, launches=(Launch("f_0", (["dim", 0, 0], 12, 1), ()),))
+    conditions, when = Conditions(whole), None
+    for n in (128, 192):
+        grid = 2, ["dim", 0, 0], ["ceildiv", ["mul", 12, ["dim", 0, 2]], n]
+        parts = Launch("f_0", grid, ()), Launch("f_1", (HEADS,), ())
+        case = cases.Case(f"rows:{n}", schedule="private", merged=True)
+        when = conditions.of(case, replace(PLAN, launches=parts))
+    assert bool(evaluate(when, [(40, 12, queries, 120)], (), 132)) == taken
+
+
 @pytest.mark.parametrize(
     ("heads", "length", "causal", "taken"),
     [
