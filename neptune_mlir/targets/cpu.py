@@ -14,11 +14,12 @@ NEAR_BYTES = 32 << 10
 LINE = 64  # bytes of a line of a cache
 # Bytes of a result that does not wait in a cache for who reads it.
 UNCACHED = 24 * 1024 * 1024
+# Cores that are taken to start as many `vdpbf16ps` as multiply-adds of f32; none of them was timed.
+# Intel's take four times as long for one (0.77 ns for 0.20, Emerald Rapids): twice as long for a
+# product.
+FAST_DOTS = ("znver4", "znver5")
 # How hard LLVM works on code for CPUs, 0 to 3. Only what asks what a result is, and not how fast
 # it comes, has use for less than all: this package's own tests.
-# Cores that start as many `vdpbf16ps` as multiply-adds of f32. Intel's take four times as long for
-# one (0.77 ns for 0.20, Emerald Rapids): twice as long for a product.
-FAST_DOTS = ("znver4", "znver5")
 EFFORT: ContextVar[int] = ContextVar("EFFORT", default=3)
 
 
