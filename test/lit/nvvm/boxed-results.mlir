@@ -1,8 +1,9 @@
 // Results of specialised warps leave by boxes of a tensor map where these describe all that is written:
-// a tile that ends where its tensor does, not one that ends before. With `boxed=false` no result does.
+// a tile that ends where its tensor does, and of one that may end before the warps with all of their
+// rows. With `boxed=false` no result does.
 // RUN: neptune-opt %s --specialize-warps --assign-layouts=target=sm_90a --partition-warps --distribute-tiles="entry=ragged" 2>/dev/null | filecheck %s
 // RUN: neptune-opt %s --specialize-warps --assign-layouts=target=sm_90a --partition-warps --distribute-tiles="entry=cut" 2>/dev/null | filecheck %s --check-prefix=ROWS
-// RUN: neptune-opt %s --specialize-warps="boxed=false" --assign-layouts=target=sm_90a --partition-warps --distribute-tiles="entry=ragged" 2>/dev/null | filecheck %s --check-prefix=ROWS
+// RUN: neptune-opt %s --specialize-warps="boxed=false" --assign-layouts=target=sm_90a --partition-warps --distribute-tiles="entry=ragged" 2>/dev/null | filecheck %s --check-prefix=NONE
 
 // CHECK: neptune.plan = {{.*}}map{{[^,]*}}, {{[^,]*}}buffer{{[^,]*}}, 0, 0, 16, 64]
 // CHECK: gpu.func
@@ -14,9 +15,16 @@
 // CHECK: elect.sync {{.*}}cp.async.bulk.tensor.3d.global.shared::cta.bulk_group {{.*}}cp.async.bulk.commit_group;
 // CHECK: cp.async.bulk.wait_group.read 0;
 
+// ROWS: cp.async.bulk.wait_group.read 0;
+// ROWS: elect.sync {{.*}}cp.async.bulk.tensor.3d.global.shared::cta.bulk_group
+// ROWS-NEXT: } else {
+// ROWS-NEXT: cp.async.bulk.wait_group.read 0;
 // ROWS-NOT: cp.async.bulk.tensor.3d.global
-// ROWS: st.global.v4.b32
-// ROWS-NOT: cp.async.bulk.tensor.3d.global
+// ROWS: @p st.global.v4.b32
+
+// NONE-NOT: cp.async.bulk.tensor.3d.global
+// NONE: st.global.v4.b32
+// NONE-NOT: cp.async.bulk.tensor.3d.global
 
 #mk = affine_map<(i, j, k) -> (i, k)>
 #nk = affine_map<(i, j, k) -> (j, k)>
