@@ -98,3 +98,19 @@ def product(read, dtype="f32"):
 )
 def test_which_may_be(read, dtype, wanted):
     assert Specialised(product(read, dtype)).plan.in_place == wanted
+
+
+@pytest.mark.nightly
+def test_programs_in_pairs_take_nobodys_memory():
+    """Of an odd number the last two are one program, which would add twice."""
+    p = Program("linear")
+    i, j, d = p.axis("i"), p.axis("j"), p.axis("d", 1024)
+    x, w = p.input("x", i, d, dtype="f16"), p.input("w", j, d, dtype="f16")
+    p.output(sum(x[i, d] * w[j, d], d), i, j, dtype="f16", name="y")
+    program = adding(neptune.vjp(p, wrt=["x"])[1], "d_x")
+    kernel = neptune.compile(program, target="sm_90a", knobs={"pairs": 2})
+    plans = {
+        any(k.get("cluster") for k in image["kernels"].values()): kernel.bundle.plan_of(image)
+        for image in kernel.facts["images"]
+    }
+    assert plans[False].in_place and not plans[True].in_place
