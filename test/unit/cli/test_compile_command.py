@@ -13,17 +13,19 @@ from neptune_mlir.dialects.context import parse
 from neptune_mlir.pipelines.gpu import plan_of
 
 # and the rounds of their programs are not over later than those of others
-LONG, LONGER = (f"calls where and(({n} <= k.shape[2]), ((9 * (" for n in (2048, 8192))
-PART = "calls where (k.shape[2] <= 64)"  # of a tile
+LENGTH = "select((k.shape[2] <= (2 * "  # of programs: rows that end a triangle are all long
+LONG, LONGER = (f"calls where and(({n} <= k.shape[2]), ((9 * {LENGTH}" for n in (2048, 8192))
+PART = f"calls where and((1 <= multiprocessors), ((10 * {LENGTH}"  # of a tile, or over sooner by it
 PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"
-FEW = "calls where or(((10 * (14 * max("  # the rounds of their programs are over sooner
+FEW = f"calls where or(((10 * {LENGTH}"  # the rounds of their programs are over sooner
 SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= (2 * multiprocessors)))"
 # streams in chunks
 ANY, LARGE, SMALL = (PROGRAMS.format(n) for n in (128, 64, 16))
 LARGE = f"calls where ((4 * {LARGE}) <= multiprocessors)"
 SMALL = (
     f"calls where or(({SMALL} <= {ANY}), "
-    f"and(((8 * {ANY}) <= multiprocessors), ({SMALL} <= multiprocessors)))"
+    f"and(lt(256, k.shape[2]), and(((8 * {ANY}) <= multiprocessors), "
+    f"({SMALL} <= multiprocessors))))"
 )
 CALLS = ("other calls", LONG, LONGER, PART, FEW, SHORT, LARGE, SMALL)
 # of SMALL those whose stream has one chunk: nothing to join
