@@ -34,6 +34,7 @@ from neptune_mlir.targets.product_tiles import (
     Product,
     ProductTile,
     ahead_cycles,
+    allowed_cycles,
     cut_cycles,
     tiles_of,
     whole_cycles,
@@ -121,6 +122,8 @@ def _fastest(product: Product, some: Sequence[tuple[str, ProductTile]]) -> tuple
 
 
 def _time(product: Product, how: str, tile: ProductTile) -> Expression:
+    if (how, tile) == (WHOLE_SUM, WHOLE):
+        return allowed_cycles(product)
     if how == CUT_SUM:
         return cut_cycles(product, tile, _chunks(product, tile))
     return (ahead_cycles if how == AHEAD else whole_cycles)(product, tile)
@@ -139,7 +142,7 @@ class Fastest:
 
     def __init__(self, product: Product):
         self._product, self.rows = product, product.rows
-        self._least = whole_cycles(product, WHOLE)
+        self._least = allowed_cycles(product)
 
     def when(
         self, tile: ProductTile, chunks: Expression | None = None, ahead: bool = False

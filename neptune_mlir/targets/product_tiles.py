@@ -124,6 +124,7 @@ class ProductTile:
 
 
 WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
+WORTH = 49, 50  # of its time another tile takes less: the model is not nearer than that
 # The others: of sums that are not cut (where columns are streamed, groups of their own reduce them)
 # and of those that are.
 TILES = (
@@ -175,6 +176,11 @@ def whole_cycles(product: Product, tile: ProductTile) -> Expression:
         steps, programs = ["ceildiv", steps, tile.sums], ["mul", tile.sums, programs]
         around += MEET + WORD * tile.rows * tile.columns * (tile.sums - 1) // tile.sums // BESIDE
     return _rounds(product, programs, steps, tile, around)
+
+
+def allowed_cycles(product: Product) -> Expression:
+    """What a tile that is taken in place of WHOLE takes less than."""
+    return ["floordiv", ["mul", WORTH[0], whole_cycles(product, WHOLE)], WORTH[1]]
 
 
 def ahead_cycles(product: Product, tile: ProductTile) -> Expression:

@@ -128,7 +128,7 @@ def test_lanes_have_short_rows_of_their_own(name, cols, rows, exchanges):
         ("rms_norm", 65536, 32768),
         ("layer_norm", 98304, 32768),
         ("rms_norm", 90112, 8192),
-        ("softmax", 65536, 8192),
+        ("softmax", 131072, 8192),
     ],
 )
 def test_long_rows_in_parts_of_many_warps(name, cols, tile):
