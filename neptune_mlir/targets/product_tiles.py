@@ -124,7 +124,7 @@ class ProductTile:
 
 
 WHOLE = ProductTile(128, 256)  # what is taken where nothing else is better
-WORTH = 49, 50  # of its time another tile takes less: the model is not nearer than that
+WORTH = 64  # one part of so many is what another tile takes less: the model is not nearer than that
 # The others: of sums that are not cut (where columns are streamed, groups of their own reduce them)
 # and of those that are.
 TILES = (
@@ -180,7 +180,8 @@ def whole_cycles(product: Product, tile: ProductTile) -> Expression:
 
 def allowed_cycles(product: Product) -> Expression:
     """What a tile that is taken in place of WHOLE takes less than."""
-    return ["floordiv", ["mul", WORTH[0], whole_cycles(product, WHOLE)], WORTH[1]]
+    time = whole_cycles(product, WHOLE)
+    return ["add", time, ["mul", -1, ["floordiv", time, WORTH]]]
 
 
 def ahead_cycles(product: Product, tile: ProductTile) -> Expression:
