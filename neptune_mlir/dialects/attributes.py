@@ -142,7 +142,7 @@ APART = Attribute(
     "apart", TEXT, "neptune.reduce",
     "why it is not fused with reductions that it reads, or that read it",
     writers=("dialects.program", "transforms.fusion.defer", *_CHUNKS, f"{_AXES}.split_sums"),
-    readers=("dialects.program", *_CHUNKS, "transforms.fusion.plan"),
+    readers=("dialects.program", *_CHUNKS, f"{_AXES}.chunks", "transforms.fusion.plan"),
 )  # fmt: skip
 SCALED = Mark(
     "scaled", MARK, "neptune.reduce", "its factor that sums of rows scale is stored ahead of it",

@@ -143,15 +143,10 @@ class ClusterBlock(HopperBlock):
         other.barriers[barrier].loads.append((tensor_map, where, target))
         self._load_box(re.sub(r"\.multicast::cluster|, blocks(?=;)", "", text), operands, mask)
 
-    def _await_others(self) -> None:
-        before = self._progress()
-        self._let_producer_go_on()
-        if self._progress() == before and self.taking:
-            self.taker.pass_turn()
-            return
-        self._let_taker_go_on()
-        if self._progress() == before:
+    def _await_others(self) -> bool:
+        if not super()._await_others():
             self.cluster.pass_turn(self.rank)
+        return True
 
     def progress(self) -> Any:
         return self._progress(), [len(b.loads) for b in self.barriers.values()]

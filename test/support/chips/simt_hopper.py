@@ -324,17 +324,17 @@ class HopperBlock(simt.Block):
                 assert self.producer is not None
                 self.producer.pass_turn()
             else:
-                self._await_others()
+                assert self._await_others(), "a wait that does not end"
 
-    def _await_others(self) -> None:
-        """Consumers wait: somebody else has to go on."""
+    def _await_others(self) -> bool:
+        """Consumers wait: somebody else has to go on; whether somebody did."""
         before = self._progress()
         self._let_producer_go_on()
         if self._progress() == before and self.taking:
             self.taker.pass_turn()
-            return
+            return True
         self._let_taker_go_on()
-        assert self._progress() != before, "a wait that does not end"
+        return bool(self._progress() != before)
 
     def _wait_for_kernel(self, text: str, operands: Any, mask: np.ndarray) -> None:
         self.waited |= mask

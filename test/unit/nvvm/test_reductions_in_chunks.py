@@ -166,3 +166,41 @@ def test_where_columns_have_an_extremum_is_found_in_one_pass(combiner, odd):
     hit = (x == extremum[:, None]) | (odd & np.isnan(x))
     wanted = np.where(hit.any(1), hit.argmax(1), 192)
     np.testing.assert_array_equal(run(x), wanted)
+
+
+PART = """
+#all = affine_map<(b, c, s) -> (b, c, s)>
+#row = affine_map<(b, c, s) -> (b)>
+func.func @part(%x: tensor<2x3x2048xf32>) -> tensor<2xf32> {
+  %zero = arith.constant 0.0 : f32
+  %count = arith.constant 3072.0 : f32
+  %y = tensor.extract_slice %x[0, 0, 0] [2, 3, 1024] [1, 1, 1] : tensor<2x3x2048xf32> to tensor<2x3x1024xf32>
+  %e = tensor.empty() : tensor<2xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2xf32>) -> tensor<2xf32>
+  %sum = linalg.generic {indexing_maps = [#all, #row], iterator_types = ["parallel", "reduction", "reduction"]}
+      ins(%y : tensor<2x3x1024xf32>) outs(%z : tensor<2xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %t = arith.addf %o, %a : f32
+    linalg.yield %t : f32
+  } -> tensor<2xf32>
+  %squares = linalg.generic {indexing_maps = [#all, #row, #row], iterator_types = ["parallel", "reduction", "reduction"]}
+      ins(%y, %sum : tensor<2x3x1024xf32>, tensor<2xf32>) outs(%z : tensor<2xf32>) {
+  ^bb0(%a: f32, %s: f32, %o: f32):
+    %m = arith.divf %s, %count : f32
+    %d = arith.subf %a, %m : f32
+    %q = arith.mulf %d, %d : f32
+    %t = arith.addf %o, %q : f32
+    linalg.yield %t : f32
+  } -> tensor<2xf32>
+  return %squares : tensor<2xf32>
+}
+"""  # noqa: E501
+
+
+def test_chunks_of_a_part_of_a_tensor_are_chunks_of_the_tensor():
+    run = simulated_text(PART, "part")
+    x = np.random.default_rng(7).standard_normal((2, 3, 2048)).astype(np.float32) + 3
+    y = x[:, :, :1024].astype(float)
+    wanted = ((y - y.mean((1, 2), keepdims=True)) ** 2).sum((1, 2))
+    assert np.allclose(run(x), wanted, rtol=1e-5)
+    assert run.plan.launches[0].grid != run.plan.launches[-1].grid  # chunks, and their join

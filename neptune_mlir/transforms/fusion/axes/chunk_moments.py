@@ -25,9 +25,9 @@ from neptune_mlir.dialects.attributes import APART
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_reduce
 from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.fusion.reshapes import expanded, replaced
+from neptune_mlir.transforms.fusion.axes.chunks import chunk_of, in_chunks, reduces_same
 
-LEAST, MOST = 1024, 4096  # elements of a chunk
+SIZES = range(1024, 4096 + 1)  # elements of a chunk
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def _moments_of(program: NestProgram, key: str, nest: Nest) -> _Moments | None:
         return None
     read, factor = found
     total = program.nests.get(read.attr)
-    chunk = next((n for n in range(MOST, LEAST - 1, -1) if nest.domain[last] % n == 0), 0)
+    chunk = chunk_of(program, element, last, nest.domain[last], SIZES)
     count = math.prod(nest.domain[k] for k in nest.reduced_axes)
     if not chunk or total is None or not math.isclose(factor * count, 1.0, rel_tol=1e-6):
         return None
-    same = _is_sum_of(total, read, element, nest)
+    same = total.combiner == "add" and reduces_same(total, read, element, nest)
     return _Moments(read.attr, key, element, last, chunk, factor) if same else None
 
 
@@ -97,21 +97,6 @@ def _last_of(nest: Nest, element: Term) -> int | None:
     return loop.attr if alone and loop.attr not in positions(element) else None
 
 
-def _is_sum_of(total: Nest, read: Term, element: Term, nest: Nest) -> bool:
-    """Whether a nest sums up the same elements."""
-    if total.kind != "reduce" or total.combiner != "add" or APART.on(total.op.operation):
-        return False
-    places = zip(total.result_axes, read.args, strict=True)
-    loops = dict(places) | {
-        k: T.index(n) for k, n in zip(total.reduced_axes, nest.reduced_axes, strict=False)
-    }
-    if len(total.reduced_axes) != len(nest.reduced_axes) or any(
-        i.op != "index" or total.domain[k] != nest.domain[i.attr] for k, i in loops.items()
-    ):
-        return False
-    return T.rename_axes(total.body, loops) is element
-
-
 def _write(program: NestProgram, m: _Moments) -> None:
     squares, total = program.nests[m.squares], program.nests[m.total]
     chunks = squares.domain[m.last] // m.chunk
@@ -124,7 +109,7 @@ def _write(program: NestProgram, m: _Moments) -> None:
     size = T.const(float(m.chunk), squares.dtype)
     values = program.values
     with ir.InsertionPoint(total.op), total.location:
-        element = _in_chunks(program, m, chunks, inner)
+        element = in_chunks(program, m.element, m.last, m.chunk, inner)
         sums = build_reduce(values, "add", element, domain, (), kept)
         own = T.read(values.key(sums, "sums"), *map(T.index, kept), dtype=total.dtype)
         deviation = T.make("sub", element, T.make("div", own, size))
@@ -154,17 +139,3 @@ def _places_of(program: NestProgram, m: _Moments) -> list[int]:
     mean = program.nests[m.squares].body.args[0].args[1]
     (read,) = T.reads(mean)
     return [i.attr for i in read.args]
-
-
-def _in_chunks(program: NestProgram, m: _Moments, chunks: int, inner: int) -> Term:
-    """What both read, of tensors whose last dimension is chunks and elements of one."""
-    table = {}
-    for read in T.reads(m.element):
-        if m.last not in read.axes:
-            table[read] = read
-            continue
-        tensor = program.values[read.attr]
-        whole = expanded(tensor, len(read.args) - 1, [chunks, m.chunk])
-        key = program.values.key(whole, "chunks")
-        table[read] = T.read(key, *read.args, T.index(inner), dtype=read.dtype)
-    return replaced(m.element, table, {k: T.index(k) for k in range(inner)})

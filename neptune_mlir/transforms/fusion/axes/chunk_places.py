@@ -26,9 +26,9 @@ from neptune_mlir.dialects.attributes import APART
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_reduce
 from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.ir.bindings import ir
-from neptune_mlir.transforms.fusion.reshapes import expanded, replaced
+from neptune_mlir.transforms.fusion.axes.chunks import chunk_of, in_chunks, reduces_same
 
-LEAST, MOST = 16, 64  # elements of a chunk: a tile has many columns beside them
+SIZES = range(16, 64 + 1)  # elements of a chunk: a tile has many columns beside them
 EXTREMA = ("max", "min")
 CONDITION = "i1"
 PLACE = "i32"  # of an axis that a program knows, whatever the type of the result
@@ -68,12 +68,14 @@ def _places_of(program: NestProgram, key: str, nest: Nest) -> _ColumnExtremum | 
     if place is not T.make("cast", T.index(loop), dtype=place.dtype) or not none.is_const:
         return None
     found = _compared(program, condition)
-    chunk = next((n for n in range(MOST, LEAST - 1, -1) if nest.domain[loop] % n == 0), 0)
-    if found is None or not chunk or chunk == nest.domain[loop]:
+    if found is None:
         return None
     element, read, odd = found
     across = positions(element) or not all(_is_across(r, loop) for r in T.reads(element))
-    if across or not _is_extremum_of(program.nests[read.attr], read, element, nest):
+    if across or not reduces_same(program.nests[read.attr], read, element, nest):
+        return None
+    chunk = chunk_of(program, element, loop, nest.domain[loop], SIZES)
+    if not chunk or chunk == nest.domain[loop]:
         return None
     return _ColumnExtremum(read.attr, key, element, loop, chunk, read, odd)
 
@@ -100,17 +102,6 @@ def _is_across(read: Term, loop: int) -> bool:
     return along == [T.index(loop)] and loop not in read.args[-1].axes and not lookups(read)
 
 
-def _is_extremum_of(extremum: Nest, read: Term, element: Term, nest: Nest) -> bool:
-    """Whether a nest reduces the same elements."""
-    if len(extremum.reduced_axes) != 1 or APART.on(extremum.op.operation):
-        return False
-    loops = dict(zip(extremum.result_axes, read.args, strict=True))
-    loops |= dict(zip(extremum.reduced_axes, map(T.index, nest.reduced_axes), strict=True))
-    if any(i.op != "index" or extremum.domain[k] != nest.domain[i.attr] for k, i in loops.items()):
-        return False
-    return T.rename_axes(extremum.body, loops) is element
-
-
 def _write(program: NestProgram, m: _ColumnExtremum) -> None:
     """Both of chunks, at the place of the extremum, and what joins them."""
     place, extremum = program.nests[m.place], program.nests[m.extremum]
@@ -120,7 +111,7 @@ def _write(program: NestProgram, m: _ColumnExtremum) -> None:
     loops = [T.index(k).attr for k in place.result_axes]
     none = T.const(place.body.args[2].value, PLACE)
     with ir.InsertionPoint(extremum.op), extremum.location:
-        element = _in_chunks(program, m, inner)
+        element = in_chunks(program, m.element, m.loop, m.chunk, inner)
         kept = [m.loop, *loops]
         parts = build_reduce(values, extremum.combiner, element, domain, (), kept)
         own = T.read(values.key(parts, "parts"), *map(T.index, kept), dtype=element.dtype)
@@ -151,16 +142,3 @@ def _condition(m: _ColumnExtremum, element: Term, extremum: Term) -> Term:
     same = T.make("eq", element, extremum, dtype=CONDITION)
     odd = T.make("ne", element, element, dtype=CONDITION)
     return T.make("or", same, odd, dtype=CONDITION) if m.odd else same
-
-
-def _in_chunks(program: NestProgram, m: _ColumnExtremum, inner: int) -> Term:
-    """What both read, of tensors whose dimension along the loop is chunks and elements of one."""
-    table = {}
-    for read in T.reads(m.element):
-        at = next(d for d, i in enumerate(read.args) if m.loop in i.axes)
-        tensor = program.values[read.attr]
-        chunks = ir.RankedTensorType(tensor.type).shape[at] // m.chunk
-        key = program.values.key(expanded(tensor, at, [chunks, m.chunk]), "chunks")
-        args = [*read.args[: at + 1], T.index(inner), *read.args[at + 1 :]]
-        table[read] = T.read(key, *args, dtype=read.dtype)
-    return replaced(m.element, table, {k: T.index(k) for k in range(inner)})
