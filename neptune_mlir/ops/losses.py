@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from neptune_mlir.frontend.notation import Axis, Expr, Program, exp, log, max, sum, where
-from neptune_mlir.ops.softmax import log_sum_exp
+from neptune_mlir.ops.softmax import finite_max
 
 Size = int | None
 
 
 def _cross_entropy(logit: Expr, target: Expr, j: Axis) -> Expr:
-    return log_sum_exp(logit, j) - sum(where(j == target, logit, 0.0), j)
+    m = finite_max(logit, j)
+    weights = sum(exp(logit - m), j)
+    # the difference first: beside a large maximum the logarithm's digits are lost
+    return (m - sum(where(j == target, logit, 0.0), j)) + log(weights)
 
 
 def cross_entropy(*, rows: Size = None, classes: Size = None, dtype: str = "f32") -> Program:

@@ -6,10 +6,15 @@ from __future__ import annotations
 from neptune_mlir.frontend.notation import Axis, Expr, Program, exp, inf, log, max, sum, where
 
 
+def finite_max(x: Expr, j: Axis) -> Expr:
+    """The maximum over an axis; 0 where every x is -inf, so that it can be subtracted."""
+    m = max(x, j)
+    return where(m == -inf, 0.0, m)
+
+
 def log_sum_exp(x: Expr, j: Axis) -> Expr:
     """log Σ exp x over an axis, safe from overflow; -inf where every x is -inf."""
-    m = max(x, j)
-    m = where(m == -inf, 0.0, m)
+    m = finite_max(x, j)
     return m + log(sum(exp(x - m), j))
 
 

@@ -199,3 +199,12 @@ def test_deep_products_apart(classes):
     run = neptune_mlir.compile(program, target="cpu", schedule="apart")
     got = run(x.astype(np.float32), w.astype(np.float32), target)
     np.testing.assert_allclose(got, cross_entropy(x @ w.T, target), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mean", (6e4, -6e4))
+def test_losses_of_logits_far_from_0(mean):
+    """A loss is a difference of logits: it has its digits whatever their mean is."""
+    x = (np.random.default_rng(0).standard_normal((7, 100)) + mean).astype(np.float32)
+    target = np.arange(7)
+    kernel = neptune_mlir.compile(ops.cross_entropy())
+    np.testing.assert_allclose(kernel(x, target), cross_entropy(x.astype(float), target), rtol=1e-6)
