@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,11 @@ from neptune_mlir.targets.cpu import NEAR_BYTES, CpuTarget, host
 # What shipped schedules are bound to for a CPU: enough rows that loading a tile of the stream is
 # cheap beside computing with it, and a stream tile whose operands stay in the L2 cache.
 KNOBS = {"streamed": "products:128"}
+# Where AMX multiplies pairs of bf16 numbers, products take a tenth of the time, and what is done
+# once for a tile of rows or of the stream (packing, new references) counts. Streams that such a
+# tile is mostly empty for, and calls of so few rows that a thread had none, keep the other.
+PAIRS = {"streamed": "products:256"}
+SHORT_PAIRS = (128, "rows:128;stream:128")
 # Calls with fewer rows: a tile costs what it has room for, and a product of one row is no product.
 FEW_ROWS = ((2, "rows:1"),)
 # Rows of which one, and what is computed of each of its elements, leave half of the nearest cache
@@ -39,7 +45,10 @@ def ways(target: str) -> tuple[Way, ...]:
     joined = f"joined:{workers.count()}"
     knobs = {**KNOBS, "streamed": ";".join(filter(None, [KNOBS.get("streamed", ""), joined]))}
     longer = f"length:{HELD_ROW + 1}"
-    return (Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS, longer=longer),)
+    way = Way(knobs, rows=FEW_ROWS, lengths=SHORT_STREAMS, longer=longer)
+    if host().pairs != "tiles":
+        return (way,)
+    return (replace(way, narrow=PAIRS, narrow_bytes=2, shorter=SHORT_PAIRS),)
 
 _BUFFERIZE = Step(
     "one-shot-bufferize",

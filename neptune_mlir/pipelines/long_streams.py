@@ -8,6 +8,7 @@ and few of them are cut into chunks.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,8 @@ from neptune_mlir.pipelines.grids import points_of
 from neptune_mlir.pipelines.product_cases import argument_of
 from neptune_mlir.pipelines.program_lengths import program_lengths
 from neptune_mlir.pipelines.short_calls import stream_length
-from neptune_mlir.pipelines.streamed_factors import streams_products
+from neptune_mlir.pipelines.streamed_factors import streams_bytes, streams_products
+from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.group_tiles import GROUP_ROWS
@@ -128,9 +130,32 @@ def tiles_of(stream: Any, **asked: int) -> Sequence[tuple[Shape, Choice]]:
     return (own, other) if own and other else ()
 
 
-def _rows_of(stream: Any) -> Expression | None:
-    """How many points the axes of a stream have that it does not stream: all of them rows; None
-    where an extent is no dimension of an argument."""
+def is_narrow(module: Any, way: Way, schedule: str) -> bool:
+    """Whether a fused program has the knobs of a way for narrow elements (`Way.narrow`): not where
+    its stream is known to be short, or there is none to ask."""
+    if schedule not in way.narrow or not streams_bytes(module, way.narrow_bytes):
+        return False
+    most, _ = way.shorter
+    length = stream_length(module)
+    return not most or not (length is None or (isinstance(length, int) and length <= most))
+
+
+def shorter(module: Any, way: Way, schedule: str) -> tuple[Case, ...]:
+    """Calls that `Way.shorter` is for."""
+    most, knob = way.shorter
+    if not most or not is_narrow(module, way, schedule):
+        return ()
+    length, (stream,) = stream_length(module), streams(module)
+    programs = _rows_of(stream, TILE.find(stream.operation, ()))
+    idle = [] if programs is None else [["lt", programs, ["multiprocessors"]]]
+    short = [] if isinstance(length, int) else [["le", length, most]]
+    rules = [*short, *idle]
+    return (Case(knob, functools.reduce(lambda a, b: ["or", a, b], rules)),) if rules else ()
+
+
+def _rows_of(stream: Any, sizes: Sequence[int] = ()) -> Expression | None:
+    """How many points the axes of a stream have that it does not stream: all of them rows (tiles,
+    if their `sizes` are given); None where an extent is no dimension of an argument."""
     extents = iter(stream.extents)
     found: list[Any] = []
     for axis, known in enumerate(stream.domain):
@@ -140,7 +165,9 @@ def _rows_of(stream: Any) -> Expression | None:
         place = None if extent is None else argument_of(extent)
         if extent is not None and place is None:
             return None
-        found.append(int(known) if place is None else ["dim", *place])
+        points = int(known) if place is None else ["dim", *place]
+        size = sizes[axis] if sizes else 1
+        found.append(points if size == 1 else ["ceildiv", points, size] if size else 1)
     return points_of(found) if found else None
 
 

@@ -47,10 +47,12 @@ from neptune_mlir.pipelines.cases import (
 )
 from neptune_mlir.pipelines.grids import blocks_of
 from neptune_mlir.pipelines.long_streams import (
+    is_narrow,
     long_rows,
     longer,
     part_of_tile,
     short_and_few,
+    shorter,
     smaller,
     tiles_of,
 )
@@ -188,6 +190,7 @@ class Lowering:
         whole = whole and not any(IN_TWO.on(f.operation) for f in functions(self.module))
         self.cases = (
             *longer(self.module), *(smaller(self.module) if self.way.few else ()),
+            *shorter(self.module, self.way, schedule),
             *least_rows(self.module, self.way.rows), *short, *short_and_few(self.module, short),
             *(short_parts(self.module) if some else ()),
             *(part_of_tile(self.module, whole) if self.way.few and schedule == "streamed" else ()),
@@ -465,7 +468,7 @@ class RaisedProgram:
             long = not always and (short or isinstance(stream_length(lowering.module), int))
             long = long and chosen in way.lengths
             values = ";".join(filter(None, [values, *always, way.longer if long else ""]))
-            if chosen in way.narrow and streams_bytes(lowering.module):
+            if is_narrow(lowering.module, way, chosen):
                 values = f"{values};{way.narrow[chosen]}"
         if self.knobs:
             own = library.knob_values(self.knobs)

@@ -18,9 +18,9 @@ def streams_products(stream: Any) -> bool:
     return multiplies_matrices(nests_of(stream, Values()))
 
 
-def streams_bytes(module: Any) -> bool:
-    """Whether each product of a fused program loads elements of 8 bits along its stream, and no
-    others there."""
+def streams_bytes(module: Any, width: int = 1) -> bool:
+    """Whether each product of a fused program loads elements of so many bytes along its stream, and
+    no others there."""
     widths = set()
     for stream in streams(module):
         nests = nests_of(stream, Values())
@@ -29,7 +29,7 @@ def streams_bytes(module: Any) -> bool:
             along = [f for f in factors if stream.axis.value in T.axes_of(f)]
             widths |= {BYTES.get(f.dtype, 4) for f in along if f.attr not in made}
             widths |= set() if any(f.attr not in made for f in along) else {0}
-    return widths == {1}
+    return widths == {width}
 
 
 def streamed_row_bytes(module: Any) -> set[int]:

@@ -27,7 +27,10 @@ class Way:
         spare: whether it is for tiles that find multiprocessors idle (`Case.spare`).
         smaller: further knobs, one after the other, for a variant whose code spills or takes more
             memory than there is.
-        narrow: further knobs, by schedule, for programs whose products stream elements of 8 bits.
+        narrow: further knobs, by schedule, for programs whose products stream elements of so many
+            bytes, `narrow_bytes`.
+        shorter: a length of such a stream, and a further knob for calls with no longer ones, or
+            with fewer programs than there are processors (0: none).
         rows: numbers of rows of a stream, and a further knob for calls with no more than that.
         lengths: the same of lengths of a stream without products, by schedule; and a number that
             these are more than.
@@ -51,6 +54,8 @@ class Way:
     spare: bool = False
     smaller: tuple[str, ...] = ()
     narrow: Mapping[str, str] = field(default_factory=dict)
+    narrow_bytes: int = 1
+    shorter: tuple[int, str] = (0, "")
     rows: tuple[tuple[int, str], ...] = ()
     lengths: Mapping[str, tuple[tuple[int, str, int], ...]] = field(default_factory=dict)
     longer: str = ""
