@@ -244,8 +244,8 @@ class _Device(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_int32), ("number", ctypes.c_int32))
 
 
-class _Tensor(ctypes.Structure):
-    """DLTensor of DLPack's C header."""
+class DLTensor(ctypes.Structure):
+    """That of DLPack's C header."""
 
     _fields_ = (
         ("data", ctypes.c_void_p), ("device", _Device), ("ndim", ctypes.c_int32),
@@ -261,9 +261,9 @@ _HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
 
 _capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _capsule_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+capsule_pointer.restype = ctypes.c_void_p
+capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class _Versioned(ctypes.Structure):
@@ -271,7 +271,7 @@ class _Versioned(ctypes.Structure):
 
     _fields_ = (
         ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
+        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", DLTensor),
     )  # fmt: skip
 
 
@@ -315,10 +315,10 @@ def read_dlpack(value: Any, name: str, device: int | None = None, **named: Any) 
         capsule = value.__dlpack__(**named)
     readonly = False
     if _capsule_is_valid(capsule, b"dltensor_versioned"):
-        managed = _Versioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
+        managed = _Versioned.from_address(capsule_pointer(capsule, b"dltensor_versioned"))
         tensor, readonly = managed.tensor, bool(managed.flags & _READ_ONLY)
     else:
-        tensor = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+        tensor = DLTensor.from_address(capsule_pointer(capsule, b"dltensor"))
     kind = f"{_CODES.get(tensor.code, '?')}{tensor.bits}"
     kind = _WHOLE.get(tensor.code, kind)
     if kind not in _STORAGE or tensor.lanes != 1:

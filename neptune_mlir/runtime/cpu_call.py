@@ -20,6 +20,7 @@ from neptune_mlir.runtime.arrays import (
     reshaped_strides,
 )
 from neptune_mlir.runtime.checks import check_elements
+from neptune_mlir.runtime.cpu_again import TensorCall, can_ask
 from neptune_mlir.runtime.cpu_entry import NativeEntry, word
 from neptune_mlir.runtime.host_memory import memory_for
 from neptune_mlir.runtime.plan import Evaluation, Plan
@@ -91,6 +92,8 @@ class CpuCall:
         self._most = 1  # workers of a launch
         self._template = self._words(arrays, scalars)
         self._template_address = address_of(self._template)
+        self._again: TensorCall | None = None
+        self._asked = False  # for that
 
     # ---- what is the same for all calls
 
@@ -257,6 +260,42 @@ class CpuCall:
             return [made[k] for k in places]
 
         return again
+
+    def again(self, arrays: Sequence[Any]) -> TensorCall | None:
+        """The call as one native function, made once, if it is one of torch tensors (`arrays`,
+        those of `out=` among them) whose results the kernels write in place."""
+        if not self._asked:
+            self._asked, self._again = True, self._native(arrays)
+        return self._again
+
+    def _native(self, arrays: Sequence[Any]) -> TensorCall | None:
+        copied = any(b.copied is not None for b in self._buffers)
+        late = any(r.late if self._targets else not self._is_whole(r) for r in self._results)
+        if copied or late or self.lent or not self._apart or len(arrays) != self.given:
+            return None
+        interface = can_ask(arrays, len(self._buffers))
+        if interface is None:
+            return None
+        inputs, order, makers = len(self._inputs), list(range(len(self._inputs))), []
+        made: dict[int, int] = {}  # arrays by number of a buffer
+        for number, buffer in enumerate(self._buffers):
+            if buffer.target is not None:
+                order.append(inputs + buffer.target)
+            elif buffer.source is not None:
+                at = buffer.source  # of arguments, `out=`, buffers
+                order.append(order[at if at < inputs else at - len(self._targets)])
+            else:
+                made[number] = self.given + len(makers)
+                order.append(made[number])
+                makers.append(buffer.make)
+        results = [
+            inputs + r.number if self._targets else made[r.made or 0]
+            for r in self._results
+        ]  # fmt: skip
+        return TensorCall(
+            interface, arrays, self._entry.at, self._template_address, order, self._spans, makers,
+            results, len(self._targets), self.count, self._most, self._scratch,
+        )  # fmt: skip
 
     def launch_times(self, entry: NativeEntry, addresses: list[int]) -> list[float]:
         """Run the kernels by an entry with a clock; the seconds that each launch took."""

@@ -65,7 +65,8 @@ class CallRecord:
 
 
 class NativeEntry:
-    """The native function of a plan; `order` are the arrays whose addresses it takes.
+    """The native function of a plan; `order` are the arrays whose addresses it takes. `at` is the
+    address of the same function of an array of these.
 
     Args:
         kernels: addresses of the kernels, by name.
@@ -79,8 +80,11 @@ class NativeEntry:
         text = "\n".join([
             *(_task(k, launch, self.record, kernels) for k, launch in enumerate(plan.launches)),
             _enter(self.record, self.order, clock),
+            _enter_at(len(self.order)) if clock is None else "",
         ])  # fmt: skip
-        self._engine, (address,) = compile_text(text, ["enter"])
+        names = ["enter"] if clock is not None else ["enter", "enter_at"]
+        self._engine, (address, *at) = compile_text(text, names)
+        self.at: int = at[0] if at else 0
         count = 6 + len(self.order) + (clock is not None)
         self.call: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * count)(address)
 
@@ -183,3 +187,14 @@ def _enter(
         ]
     last = len(record.launches)
     return "\n".join([*lines, f"launch{last}:", *_stamp(last, clock), "  ret void", "}"])
+
+
+def _enter_at(count: int) -> str:
+    """The function with an array of addresses for its last arguments."""
+    given = "ptr %given, i64 %workers, ptr %helpers, ptr %share, ptr %scratch, i64 %size"
+    lines = [f"define void @enter_at({given}, ptr %addresses) {{"]
+    for k in range(count):
+        lines.append(f"  %a{k}.at = getelementptr i64, ptr %addresses, i64 {k}")
+        lines.append(f"  %a{k} = load i64, ptr %a{k}.at")
+    passed = given + "".join(f", i64 %a{k}" for k in range(count))
+    return "\n".join([*lines, f"  call void @enter({passed})", "  ret void", "}"])
