@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""AMX and `vdpbf16ps` in ordinary LLVM IR, for machines that lack them: denormal factors count as
-zeros, and tiles are arrays in memory (of one thread: programs run with one)."""
+"""AMX, `vdpbf16ps` and `vscalefps` in ordinary LLVM IR, for machines that lack them: denormal
+factors count as zeros, and tiles are arrays in memory (of one thread: programs run with one). A
+power of two that makes a denormal number makes a NaN here: the instruction takes long there."""
 
 from __future__ import annotations
 
@@ -126,8 +127,26 @@ done:
 }
 """
 
+_SCALEF = """
+declare <16 x float> @llvm.ldexp.v16f32.v16i32(<16 x float>, <16 x i32>)
+define internal <16 x float> @emulated.avx512.mask.scalef.ps.512(
+    <16 x float> %x, <16 x float> %n, <16 x float> %rest, i16 %lanes, i32 %rounding) {
+  %whole = call <16 x i32> @llvm.fptosi.sat.v16i32.v16f32(<16 x float> %n)
+  %made = call <16 x float> @llvm.ldexp.v16f32.v16i32(<16 x float> %x, <16 x i32> %whole)
+  %bits = bitcast <16 x float> %made to <16 x i32>
+  %size = and <16 x i32> %bits, splat (i32 2147483647)
+  %less = sub <16 x i32> %size, splat (i32 1)
+  %denormal = icmp ult <16 x i32> %less, splat (i32 8388607)
+  %late = select <16 x i1> %denormal, <16 x float> splat (float 0x7FF8000000000000),
+                 <16 x float> %made
+  %some = bitcast i16 %lanes to <16 x i1>
+  %r = select <16 x i1> %some, <16 x float> %late, <16 x float> %rest
+  ret <16 x float> %r
+}
+declare <16 x i32> @llvm.fptosi.sat.v16i32.v16f32(<16 x float>)
+"""
 
-_NAMES = r"llvm\.x86\.(?=avx512bf16|tile|ldtilecfg|tdp)"
+_NAMES = r"llvm\.x86\.(?=avx512bf16|avx512\.mask\.scalef|tile|ldtilecfg|tdp)"
 
 
 def emulated(text: str) -> str:
@@ -137,4 +156,4 @@ def emulated(text: str) -> str:
     text = re.sub(rf"^declare [^\n]*@{_NAMES}[^\n]*\n", "", text, flags=re.MULTILINE)
     text = re.sub(f"@{_NAMES}", "@emulated.", text)
     text = re.sub(r"<(16|32) x bfloat>", r"<\1 x i16>", text)
-    return text + _DOT + _ROUNDED + _TILES
+    return text + _DOT + _ROUNDED + _TILES + _SCALEF

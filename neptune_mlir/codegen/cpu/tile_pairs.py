@@ -10,9 +10,14 @@ a vector of them. AMX multiplies 16 rows of 16 words by 16 x 16 words.
 
 Both take denormal numbers for zeros, and both make zeros of denormal results. So the packing finds
 the least magnitude of each factor that is not 0. Where the product of both is at least 2^-102, all
-that may be lost, 2^-126 a step, is less than half a last place of any product. Other tiles, and
-there are few, take the code for f32. (All terms of a sum may be 0: what is denormal by then may
-become 0.)
+that may be lost, 2^-126 a step, is less than half a last place of any product.
+
+Weights far from the largest are smaller than that. Where the other factor has no denormal number,
+a left factor of f32 is packed 2^64 times as large then (`tile_small_weights`): none of it is
+denormal, and what may be lost of a step is 2^-126 of sums as large, so 2^-190, where f32 has no
+number between 0 and 2^-149. These sums must stay below 2^127, which the largest magnitudes decide.
+Other tiles, and there are few, take the code for f32. (All terms of a sum may be 0: what is
+denormal by then may become 0.)
 """
 
 from __future__ import annotations
@@ -26,13 +31,27 @@ from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
 from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
 from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
+from neptune_mlir.codegen.cpu.tile_magnitudes import (
+    NORMAL,
+    at_least,
+    bits_of,
+    exponent,
+    folded,
+    integer,
+    least_with,
+)
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand, copied_once
+from neptune_mlir.codegen.cpu.tile_small_weights import (
+    add_reduced,
+    enlarge,
+    fits_enlarged,
+    rounded,
+    sums_apart,
+)
 from neptune_mlir.ir.bindings import arith, ir, llvm, memref, vector
 
 TILE = 16  # rows and words of a tile of AMX; all extents are multiples of these, or of two of them
 _BLOCK = 2  # sums are held in so many rows and columns of tiles; factors have as many tiles each
-_EXPONENT = 23  # where the exponent of an f32 begins
-_NORMAL = 1  # the least exponent of a number that counts
 _APART = 2 * 127 - 102  # what both exponents have together where the product is 2^-102
 
 
@@ -145,7 +164,7 @@ def _pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Pack
     k, n = c.generic.reduced.index(True), c.v
     depth, columns = c.generic.extents[k], c.generic.extents[n]
     assert c.b.view is not None
-    made = scratch.allocate(_integer(32), (_whole(depth) // 2, columns), 1)
+    made = scratch.allocate(integer(32), (_whole(depth) // 2, columns), 1)
     words = scratch.words(c.b.view)
     turned = c.b.position_of(k) == 1
 
@@ -154,26 +173,26 @@ def _pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Pack
             lines = [em.load_vector(words, [em.add(position[0], r), position[1]], 1, live)
                      for r in range(em.lanes)]  # fmt: skip
             for line in lines:
-                least = _least(em, line, least)
+                least = least_with(em, line, least)
             for r, line in enumerate(transpose_lines(em, lines)):
                 em.store_vector(made, [em.add(position[1], r), position[0]], 1, line)
             return least
         low, high = (
-            vector.load(em.vector_type(_integer(16)), narrow.base, [
+            vector.load(em.vector_type(integer(16)), narrow.base, [
                 em.value(em.address(narrow, [em.add(em.mul(position[0], 2), r), position[1]]))
             ]) for r in (0, 1)
         )  # fmt: skip
-        both = em.vector_type(_integer(32))
+        both = em.vector_type(integer(32))
         line = arith.ori(arith.extui(both, low),
                          arith.shli(arith.extui(both, high), em.constant(16, both)))  # fmt: skip
         em.store_vector(made, position, 1, line)
-        return _least(em, line, least)
+        return least_with(em, line, least)
 
     narrow = scratch.halves(c.b.view)
     ranges = [(columns, em.lanes), (depth // 2, em.lanes)] if turned else [
         (depth // 2, 1), (columns, em.lanes)
     ]  # fmt: skip
-    return Packed(made, _folded(em, ranges, block))
+    return Packed(made, folded(em, ranges, block))
 
 
 def _multiply(
@@ -187,21 +206,31 @@ def _multiply(
     if g.live and g.live[m] is not None:
         live = em.sub(g.end(em, m, g.extents[m]), g.lows[m])
     left, least = _left(em, c, factors.least, live, scratch)
-    exponents = [
-        arith.shrui(x, em.constant(_EXPONENT, x.type)) for x in (least, factors.right.least)
-    ]
-    ends = [arith.cmpi(arith.CmpIPredicate.uge, e, em.constant(_NORMAL, e.type)) for e in exponents]
-    apart = arith.cmpi(
-        arith.CmpIPredicate.uge, arith.addi(*exponents), em.constant(_APART, least.type)
-    )
+    exponents = [exponent(em, x) for x in (least, factors.right.least)]
+    ends = [at_least(em, e, NORMAL) for e in exponents]
+    apart = at_least(em, arith.addi(*exponents), _APART)
 
-    def pairs() -> None:
+    def pairs(c: TileContraction, start: Any) -> None:
         if tiles:
             _by_tiles(em, c, em.shifted(left, [g.lows[m], 0]), factors.right.words, start, live)
         else:
             _by_words(em, c, scratch.words(left), factors.right.words, start)
 
-    em.branch(em.both(apart, em.both(*ends)), pairs, otherwise)
+    def larger() -> None:
+        enlarge(em, c, left, live)
+        zero = em.constant(0.0, c.kind)
+        apart = replace(c, c=replace(c.c, view=sums_apart(scratch, c)))
+        pairs(apart, zero)
+        add_reduced(em, c, apart, start, live)
+
+    def small() -> None:
+        if c.a.view is None or c.a.view.kind != ir.F32Type.get():
+            otherwise()
+        else:
+            fits = fits_enlarged(em, c, factors.right.words, live)
+            em.branch(em.both(fits, ends[1]), larger, otherwise)
+
+    em.branch(em.both(apart, em.both(*ends)), lambda: pairs(c, start), small)
 
 
 def _left(
@@ -218,16 +247,16 @@ def _left(
     if narrow and g.extents[k] == depth:
         return scratch.halves(o.view), least
     source = em.shifted(scratch.halves(o.view) if narrow else o.view, [g.lows[m], 0])
-    made = scratch.once(_integer(16), (g.extents[m], depth), 1)
+    made = scratch.once(integer(16), (g.extents[m], depth), 1)
 
     def one(position: list[Index], found: Any, lanes: int | None) -> Any:
         value = em.load_vector(source, position, 1, lanes)
-        em.store_vector(made, position, 1, value if narrow else _rounded(em, value))
-        return found if narrow else _least(em, _bits(em, value, 32), found)
+        em.store_vector(made, position, 1, value if narrow else rounded(em, value))
+        return found if narrow else least_with(em, bits_of(em, value, 32), found)
 
-    found = _folded(em, [(live, 1), (g.extents[k], em.lanes)], one, 32)
+    found = folded(em, [(live, 1), (g.extents[k], em.lanes)], one, 32)
     for column in range(-(-g.extents[k] // em.lanes) * em.lanes, depth, em.lanes):
-        zeros = em.constant(0, em.vector_type(_integer(16)))
+        zeros = em.constant(0, em.vector_type(integer(16)))
         em.nest([(0, live, 1)], partial(_store_at, em, made, column, zeros))
     first = em.mul(g.lows[m], made.strides[0])
     return replace(made, offset=em.sub(made.offset, first)), least if narrow else found
@@ -243,53 +272,14 @@ def _least_of(em: VectorEmitter, words: MemoryView, rows: Index) -> Any:
     """The least magnitude in rows of words."""
 
     def one(position: list[Index], found: Any, live: int | None) -> Any:
-        return _least(em, em.load_vector(words, position, 1, live), found)
+        return least_with(em, em.load_vector(words, position, 1, live), found)
 
-    return _folded(em, [(rows, 1), (words.sizes[1], em.lanes)], one)
+    return folded(em, [(rows, 1), (words.sizes[1], em.lanes)], one)
 
 
 def _whole(depth: int) -> int:
     """A sum of so many products in whole tiles."""
     return -(-depth // (2 * TILE)) * 2 * TILE
-
-
-# --- the least magnitude that is not 0
-
-
-def _folded(
-    em: VectorEmitter, ranges: list[tuple[Index, int]],
-    body: Callable[[list[Index], Any, int | None], Any], width: int = 16,
-) -> Any:  # fmt: skip
-    """Two loops that carry a vector of magnitudes, the inner one by vectors of which the last may
-    be a part; the least of these, as the bits of an f32 less 1. 0 less 1 is the largest number, so
-    zeros do not count."""
-    extent, step = ranges[1]
-    whole = extent // step * step
-
-    def outer(i: Index, carried: list[Any]) -> list[Any]:
-        def inner(j: Index, held: list[Any]) -> list[Any]:
-            return [body([i, j], held[0], None)]
-
-        held = em.loop(0, whole, step, inner, carried)
-        return held if whole == extent else [body([i, whole], held[0], extent - whole)]
-
-    every = em.constant(-1, em.vector_type(_integer(width), em.lanes * 32 // width))
-    found = em.loop(0, ranges[0][0], ranges[0][1], outer, [every])[0]
-    kind = ir.Attribute.parse("#vector.kind<minui>")
-    least = vector.reduction(_integer(width), kind, found)
-    if width == 32:
-        return least
-    word = _integer(32)
-    return arith.shli(arith.extui(word, least), em.constant(16, word))
-
-
-def _least(em: VectorEmitter, bits: Any, least: Any) -> Any:
-    """With the magnitudes of numbers, or of both numbers of words, in the type of `least`."""
-    kind = least.type
-    width = kind.element_type.width
-    numbers = bits if bits.type == kind else vector.bitcast(kind, bits)
-    size = arith.andi(numbers, em.constant((1 << width - 1) - 1, kind))
-    return arith.minui(least, arith.subi(size, em.constant(1, kind)))
 
 
 # --- products
@@ -312,14 +302,6 @@ def dot(left: Any, right: Any, total: Any) -> Any:
     arguments = [total, llvm.bitcast(pairs, left), llvm.bitcast(pairs, right)]
     name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
     return llvm.call_intrinsic(total.type, name, arguments)
-
-
-def _rounded(em: VectorEmitter, value: Any) -> Any:
-    """f32 numbers as the bits of bf16 ones, by the instruction beside `dot`: the nearest, and zeros
-    for what is denormal (which goes another way)."""
-    name = f"llvm.x86.avx512bf16.cvtneps2bf16.{value.type.element_type.width * em.lanes}"
-    made = llvm.call_intrinsic(em.vector_type(ir.BF16Type.get()), name, [value])
-    return llvm.bitcast(em.vector_type(_integer(16)), made)
 
 
 def _by_words(
@@ -404,9 +386,9 @@ def _is_zero(value: Any) -> bool:
 
 def _configure(em: VectorEmitter, scratch: Scratch) -> None:
     """Give all tiles 16 rows of 64 bytes, in this thread."""
-    words = em.vector_type(_integer(32), TILE)
+    words = em.vector_type(integer(32), TILE)
     sizes = [1, 0, 0, 0, *[0x00400040] * 4, 0, 0, 0, 0, 0x10101010, 0x10101010, 0, 0]
-    place = scratch.allocate(_integer(32), (TILE,), 0)
+    place = scratch.allocate(integer(32), (TILE,), 0)
     vector.store(em.row(sizes, words), place.base, [em.value(place.offset)])
     _intrinsic("ldtilecfg", [_pointer(em, place, [0])])
 
@@ -423,7 +405,7 @@ def _tile(
 def _pointer(em: VectorEmitter, view: MemoryView, position: list[Index]) -> Any:
     start = memref.extract_aligned_pointer_as_index(view.base)
     place = em.mul(em.address(view, position), view.kind.width // 8)
-    number = arith.index_cast(_integer(64), em.value(em.add(start, place)))
+    number = arith.index_cast(integer(64), em.value(em.add(start, place)))
     return llvm.pointer(number)
 
 
@@ -433,12 +415,4 @@ def _intrinsic(name: str, arguments: list[Any]) -> None:
 
 def _number(value: int, width: int = 8) -> Any:
     """A constant that stands where an instruction has it."""
-    return llvm.constant(ir.IntegerAttr.get(_integer(width), value))
-
-
-def _bits(em: VectorEmitter, value: Any, width: int) -> Any:
-    return vector.bitcast(em.vector_type(_integer(width)), value)
-
-
-def _integer(width: int) -> Any:
-    return ir.IntegerType.get_signless(width)
+    return llvm.constant(ir.IntegerAttr.get(integer(width), value))

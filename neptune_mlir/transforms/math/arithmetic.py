@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neptune_mlir.ir.bindings import arith, ir, llvm
+from neptune_mlir.ir.bindings import arith, ir, llvm, scf
 from neptune_mlir.ir.bindings import module as binding
 from neptune_mlir.transforms.math import polynomials as P
 
@@ -97,19 +97,24 @@ class Arithmetic:
     def has_scalef(self) -> bool:
         return self.scalef and isinstance(self.kind, ir.VectorType) and self.kind.shape[0] == 16
 
-    def scale(self, x: Any, n: Any, n_bits: Any, live: Any = None) -> Any:
-        """x * 2^n, right also where the result is infinite, denormal or zero. `live`: the lanes
-        that are not 0, if `has_scalef`."""
+    def scale(self, x: Any, n: Any, n_bits: Any, lanes: Any = None) -> Any:
+        """x * 2^n, right also where the result is infinite, denormal or zero. `lanes`: if
+        `has_scalef`, those whose result is normal and, of x in [1/2, 2), those where it may be
+        denormal; the others are 0."""
         if self.has_scalef:
-            i16, i32 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(32)
-            lanes = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, -1)).result
-            rest = x
-            if live is not None:
-                lanes, rest = llvm.bitcast(i16, live), self.c(0.0)
-            rounding = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 4)).result
-            return llvm.call_intrinsic(
-                self.kind, "llvm.x86.avx512.mask.scalef.ps.512", [x, n, rest, lanes, rounding]
-            )
+            if lanes is None:
+                return self.scaled(x, n, None)
+            normal, small = lanes
+            found = self.scaled(x, n, normal)
+            i16 = ir.IntegerType.get_signless(16)
+            none = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, 0)).result
+            some = arith.cmpi(arith.CmpIPredicate.ne, llvm.bitcast(i16, small), none)
+            made = scf.IfOp(some, [self.kind], has_else=True)
+            with ir.InsertionPoint(made.then_block):
+                scf.YieldOp([arith.select(small, self.denormal(x, n), found)])
+            with ir.InsertionPoint(made.else_block):
+                scf.YieldOp([found])
+            return made.results_[0]
         # two factors, so that neither leaves the range of normal numbers
         whole = arith.subi(n_bits, self.i(int(np.float32(P.ROUND).view(np.uint32))))
         half = arith.shrsi(whole, self.i(1))
@@ -117,6 +122,24 @@ class Arithmetic:
         for part in (half, rest):
             x = arith.mulf(x, self.power_of_two(part))
         return x
+
+    def scaled(self, x: Any, n: Any, live: Any) -> Any:
+        """x * 2^n by one instruction, 0 in lanes that are not `live` (None: all are)."""
+        i16, i32 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(32)
+        lanes = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, -1)).result
+        rest = x
+        if live is not None:
+            lanes, rest = llvm.bitcast(i16, live), self.c(0.0)
+        rounding = arith.ConstantOp(i32, ir.IntegerAttr.get(i32, 4)).result
+        return llvm.call_intrinsic(
+            self.kind, "llvm.x86.avx512.mask.scalef.ps.512", [x, n, rest, lanes, rounding]
+        )
+
+    def denormal(self, x: Any, n: Any) -> Any:
+        """x * 2^n below 2^-125, where the bits of a number count 2^-149: so many, rounded to an
+        integer. (No instruction makes a denormal number, which takes 150 cycles.)"""
+        many = self.nearest(self.scaled(x, arith.addf(n, self.c(149.0)), None))
+        return self.from_bits(arith.fptosi(self.bits, many))
 
     def power_of_two(self, n: Any) -> Any:
         return self.from_bits(arith.shli(arith.addi(n, self.i(127)), self.i(23)))

@@ -14,6 +14,8 @@ from neptune_mlir import ops
 from neptune_mlir.codegen.cpu import native, tile_pairs
 from neptune_mlir.driver.inputs import bf16_bits
 from neptune_mlir.pipelines import cpu
+from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.cpu import CpuTarget, host
 from support.pair_instructions import emulated
 
@@ -45,7 +47,7 @@ def compiling_for(how, folder):
 def kernel(request, tmp_path_factory):
     with compiling_for(request.param, tmp_path_factory.mktemp("cache")) as made:
         found = neptune.compile(ops.attention(head_dim=64, dtype="bf16"))
-        run(found, *(np.zeros((1, 1, 128, 64), np.uint16) for _ in range(3)))
+        run(found, *(np.zeros((1, 1, 160, 64), np.uint16) for _ in range(3)))
         name = {"dots": "dpbf16ps.512", "tiles": "tdpbf16ps"}[request.param]
         assert any(name in text for text in made)
         yield found
@@ -59,26 +61,30 @@ def wide(bits):
     return (np.asarray(bits).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def attention(q, k, v, causal):
+def attention(q, k, v, causal, slope=0):
     """In f64, of bf16 numbers as bits."""
     q, k, v = map(wide, (q, k, v))
     s = q @ np.swapaxes(k, -1, -2) / q.shape[-1] ** 0.5
+    rows, columns = s.shape[-2:]
+    s += slope * (np.arange(columns) - (columns - rows) - np.arange(rows)[:, None])
     if causal:
-        rows, columns = s.shape[-2:]
         seen = np.tri(rows, columns, columns - rows, dtype=bool)
         s = np.where(seen, s, -np.inf)
     p = np.exp(s - s.max(-1, keepdims=True))
     return (p / p.sum(-1, keepdims=True)) @ v
 
 
-def run(kernel, *arrays):
-    return wide(np.asarray(kernel(*(x.view(ml_dtypes.bfloat16) for x in arrays))).view(np.uint16))
+def run(kernel, *arrays, more=()):
+    made = kernel(*(x.view(ml_dtypes.bfloat16) for x in arrays), *more)
+    return wide(np.asarray(made).view(np.uint16))
 
 
-def close(kernel, queries, keys, causal, width=64):
+def close(kernel, queries, keys, causal, width=64, slope=None):
     random = np.random.default_rng(queries)
     q, k, v = (rounded(random.standard_normal((1, 2, n, width))) for n in (queries, keys, keys))
-    return np.abs(run(kernel, q, k, v) - attention(q, k, v, causal)).max() < 0.02
+    more = () if slope is None else (np.full(2, slope, np.float32),)
+    wanted = attention(q, k, v, causal, slope or 0)
+    return np.abs(run(kernel, q, k, v, more=more) - wanted).max() < 0.02
 
 
 def test_attention(kernel):
@@ -87,19 +93,44 @@ def test_attention(kernel):
 
 
 def test_no_number_needs_f32(tmp_path, monkeypatch):
-    """Ordinary numbers do not take the code for others. Zeros fill sums of 80 products."""
+    """Neither ordinary numbers nor small weights take the code for others. Zeros fill sums of 80
+    products."""
     multiply = tile_pairs.PairProducts.multiply
     monkeypatch.setattr(
         tile_pairs.PairProducts, "multiply",
         lambda self, c, start, scratch, otherwise: multiply(self, c, start, scratch, lambda: None),
     )  # fmt: skip
     with compiling_for("tiles", tmp_path):
-        kernel = neptune.compile(ops.attention(head_dim=80, dtype="bf16", causal=True))
-        assert close(kernel, 150, 150, True, 80) and close(kernel, 40, 131, True, 80)
+        program = ops.attention(head_dim=80, dtype="bf16", causal=True, alibi=True)
+        kernel = neptune.compile(program)
+        for slope in (0, 2):  # with weights down to the least numbers of f32
+            assert close(kernel, 150, 150, True, 80, slope)
+            assert close(kernel, 40, 131, True, 80, slope)
 
 
 # what q, k and v are multiplied by, so that one is denormal; and weights of 1 and e^-88
-DENORMAL = {"v": (1, 1, 2.0**-127), "q": (2.0**-127, 2.0**126, 1), "p": None}
+DENORMAL = {"v": (1, 1, 2.0**-127), "q": (2.0**-127, 2.0**125, 1), "p": None}
+
+
+def test_tiles_are_larger_where_amx_multiplies(monkeypatch):
+    """But not for streams that they are mostly empty for, or rows that leave threads idle."""
+    monkeypatch.setattr(CpuTarget, "pairs", "tiles")
+    sizes, rules = [], []
+    cases = (("bf16", {}), ("bf16", {"kv_len": 512}), ("bf16", {"kv_len": 100}), ("f32", {}))
+    for dtype, known in cases:
+        program = RaisedProgram(ops.attention(head_dim=64, dtype=dtype, **known).to_mlir(), "x")
+        base = next(program.lowerings("cpu", cpu.ways("cpu"), "tile"))
+        sizes.append(max(n for n in (128, 256) if f"tensor<{n}x64x{dtype}>" in str(base.module)))
+        rules += [c.condition for c in program.cases(base) if c.knob == cpu.SHORT_PAIRS[1]]
+    assert sizes == [256, 256, 128, 128] and len(rules) == 2
+
+    def taken(rule, heads, rows, length, threads):
+        shape = 1, heads, rows, 64
+        return evaluate(rule, [shape, (1, heads, length, 64), shape], (), threads)
+
+    for rule, length in zip(rules, (129, 512), strict=True):
+        assert taken(rule, 8, 512, length, 17) and not taken(rule, 8, 512, length, 16)
+    assert taken(rules[0], 8, 512, 128, 1)
 
 
 @pytest.mark.parametrize("which", DENORMAL)
@@ -107,10 +138,10 @@ def test_denormal_numbers(kernel, which):
     """Neither a value nor a weight that is denormal counts as zero."""
     random = np.random.default_rng(2)
     if DENORMAL[which] is not None:
-        case = [random.standard_normal((128, 64)) * scale for scale in DENORMAL[which]]
+        case = [random.standard_normal((160, 64)) * scale for scale in DENORMAL[which]]
     else:
-        case = [np.zeros((128, 64)), np.zeros((128, 64)), np.full((128, 64), 1e38)]
+        case = [np.zeros((160, 64)), np.zeros((160, 64)), np.full((160, 64), 1e38)]
         case[0][:, 0], case[1][1:, 0], case[2][0] = 88 * 8, -1, 0
-    q, k, v = (rounded(x.reshape(1, 1, 128, 64)) for x in case)
+    q, k, v = (rounded(x.reshape(1, 1, 160, 64)) for x in case)
     wanted = attention(q, k, v, False)
     assert np.abs(run(kernel, q, k, v) - wanted).max() < 0.02 * np.abs(wanted).max() + 2.0**-133

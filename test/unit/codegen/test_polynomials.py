@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from neptune_mlir.codegen.cpu import native
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.runtime import CpuExecutable
-from neptune_mlir.targets.cpu import NAMED, describe, host
+from neptune_mlir.targets.cpu import NAMED, CpuTarget, describe, host
 from support import math_functions as M
+from support.pair_instructions import emulated
 from support.tile_programs import single
 
 
@@ -91,3 +93,33 @@ def test_powers_of_integers():
     for b, n, found in zip(base.tolist(), exponent.tolist(), got.tolist(), strict=True):
         wanted = b**n if n >= 0 else {1: 1, -1: 1 if n % 2 == 0 else -1}.get(b, 0)
         assert found == (wanted + (1 << 31)) % (1 << 32) - (1 << 31), (b, n)
+
+
+class Wide(CpuTarget):
+    """This machine, with vectors of 512 bits and what scales them."""
+
+    def has(self, feature):
+        return feature == "avx512f" or super().has(feature)
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2"])
+def test_no_instruction_makes_a_denormal_number(name, monkeypatch):
+    """It takes some cores 150 cycles. (The scaling here makes a NaN of one.)"""
+    x = np.linspace(-110, -80, 4000, dtype=np.float32)
+    x = np.append(x * (1 if name == "exp" else np.float32(1.4427)), [-np.inf, np.nan, 90, -1e30, 0])
+    x = x.astype(np.float32)
+    compiled, made = native.object_code, []
+
+    def object_code(text, target, **options):
+        made.append(text)
+        return compiled(emulated(text), target, **options)
+
+    monkeypatch.setattr(native, "object_code", object_code)
+    text = single(f"%y = math.{name} %a0 : f32\nlinalg.yield %y : f32", ["(i) -> (i)"] * 2, "p",
+                  [([len(x)], "f32")], ([len(x)], "f32"))  # fmt: skip
+    chip = host()
+    target = Wide(chip.name, chip.features, chip.triple, 512, 32)
+    got = CpuExecutable(cpu.compile_tiles(parse(text), target=target))(x)
+    assert "mask.scalef" in made[0]
+    assert np.isnan(got[-4]) and ((got > 0) & (got < 2.0**-126)).sum() > 1000
+    check("f32", [f for f in M.FUNCTIONS if f.name == name], [got], x, x)
