@@ -9,8 +9,8 @@ diagonal). Otherwise it takes two (for 64 rows alone, where results are wider th
 these share the rows, and each has a part of the columns); but three again where streams are long,
 if these have registers for a tile of WORTH points: each tile that is loaded then serves more rows,
 and what 64 rows more waste at the diagonal or at the end of the rows is little. (Over triangles
-streams have to be longer for that, unless rows are not aligned with sectors of memory: such tiles
-come slowly.) It streams as many elements as registers and shared memory hold (two stages, 16-bit
+streams have to be longer for that, unless three groups hold the widest tile as well, or rows are
+not aligned with sectors of memory: such tiles come slowly.) It streams as many elements as registers and shared memory hold (two stages, 16-bit
 elements). Plain products, which sum over nothing but the stream, and deep ones, whose factors are
 cut along what they sum over, have as many columns as an instruction takes: each element that a
 program loads is then multiplied most often.
@@ -125,7 +125,7 @@ def shape_of(
     once_bytes, streamed = _loaded(nests, domain, stream) if sharing(width) > 1 else (0, 0)
     return Shape(
         max(depths, default=0), width, bool(masks),
-        not any(t.op in ROOMY for t in terms), len(masks) > 1,
+        not any(t.op in ROOMY and stream in T.axes_of(t) for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
         len(marks), len(vectors), once_bytes, streamed, shared, factor_size(nests),
     )  # fmt: skip
@@ -251,11 +251,11 @@ def _long(shape: Shape) -> int:
         return 0
     if sharing(shape.width) > 1 or shape.shared:
         return 0
-    always = not shape.triangle and _has_room_for_three(shape)
-    if always or most_stream(shape, ROWS[-1]) < WORTH:
+    whole = _has_room_for_three(shape)
+    if (whole and not shape.triangle) or most_stream(shape, ROWS[-1]) < WORTH:
         return 0
     aligned = shape.depth % SECTOR == shape.width % SECTOR == 0
-    return LONG_TRIANGLE if shape.triangle and aligned else LONG
+    return LONG_TRIANGLE if shape.triangle and aligned and not whole else LONG
 
 
 def resized(
