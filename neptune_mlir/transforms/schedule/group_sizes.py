@@ -9,8 +9,8 @@ diagonal). Otherwise it takes two (for 64 rows alone, where results are wider th
 these share the rows, and each has a part of the columns); but three again where streams are long,
 if these have registers for a tile of WORTH points: each tile that is loaded then serves more rows,
 and what 64 rows more waste at the diagonal or at the end of the rows is little. (Over triangles
-streams have to be longer for that, unless three groups hold the widest tile as well, or rows are
-not aligned with sectors of memory: such tiles come slowly.) It streams as many elements as registers and shared memory hold (two stages, 16-bit
+streams have to be longer for that, unless three groups hold the widest tile beside a mask, or rows
+are not aligned with sectors of memory: such tiles come slowly.) It streams as many elements as registers and shared memory hold (two stages, 16-bit
 elements). Plain products, which sum over nothing but the stream, and deep ones, whose factors are
 cut along what they sum over, have as many columns as an instruction takes: each element that a
 program loads is then multiplied most often.
@@ -45,11 +45,13 @@ from neptune_mlir.targets.group_tiles import (
     is_plain,
     most_stream,
     panel,
+    registers,
     share_memory,
     sharing,
 )
 from neptune_mlir.targets.tuned import ALL_AHEAD, Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
+    BESIDE_MASK,
     CHUNK,
     ELEMENT,
     LONG,
@@ -251,11 +253,13 @@ def _long(shape: Shape) -> int:
         return 0
     if sharing(shape.width) > 1 or shape.shared:
         return 0
-    whole = _has_room_for_three(shape)
-    if (whole and not shape.triangle) or most_stream(shape, ROWS[-1]) < WORTH:
+    always = not shape.triangle and _has_room_for_three(shape)
+    if always or most_stream(shape, ROWS[-1]) < WORTH:
         return 0
-    aligned = shape.depth % SECTOR == shape.width % SECTOR == 0
-    return LONG_TRIANGLE if shape.triangle and aligned and not whole else LONG
+    groups = ROWS[-1] // GROUP_ROWS
+    least = registers(shape, MOST_STREAM, groups=groups) + BESIDE_MASK
+    soon = shape.depth % SECTOR or shape.width % SECTOR or least <= PRODUCT_REGISTERS[groups]
+    return LONG_TRIANGLE if shape.triangle and not soon else LONG
 
 
 def resized(
