@@ -68,7 +68,7 @@ class Conditions:
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
         self._fastest: Fastest | None = None  # of the kernels of a product
-        self._one_row: Expression | None = None  # which calls with one row have kernels of their own
+        self._one_row: Expression | None = None  # calls with one row that have kernels
         self._least: Expression | None = None  # cycles of what serves a call, where rounds decide
         # by rows and whether these are merged: which calls a stream in chunks is for, its grid
         self._chunks: dict[tuple[int, bool], tuple[Expression, Sequence[Expression]]] = {}
@@ -241,11 +241,12 @@ class Conditions:
     def _fewer(self, case: Case, tiles: Expression, chunks: Any) -> Expression:
         """The largest tiles: no more than half of what the program for any call has, or FEWER_TILES
         of what plain rows have with any tiles, or so few that they leave three quarters of the
-        multiprocessors idle, and are over before plain rows when their chunks are joined; where the program for any call has the same tiles, so few that it does
-        not keep the multiprocessors busy. (All calls, where their rows are known.) Smaller ones: no
-        more than these, so that each holds all rows. Of results wider than an instruction, that
-        program is as good where it keeps the multiprocessors busy: a warp of few rows computes with
-        a tile for longer than the next one is on its way."""
+        multiprocessors idle, and are over before plain rows when their chunks are joined; where the
+        program for any call has the same tiles, so few that it does not keep the multiprocessors
+        busy. (All calls, where their rows are known.) Smaller ones: no more than these, so that
+        each holds all rows. Of results wider than an instruction, that program is as good where it
+        keeps the multiprocessors busy: a warp of few rows computes with a tile for longer than the
+        next one is on its way."""
         whole = programs_of(self._plan)
         if self._largest is None:
             fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]

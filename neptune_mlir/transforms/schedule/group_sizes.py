@@ -10,10 +10,10 @@ these share the rows, and each has a part of the columns); but three again where
 if these have registers for a tile of WORTH points: each tile that is loaded then serves more rows,
 and what 64 rows more waste at the diagonal or at the end of the rows is little. (Over triangles
 streams have to be longer for that, unless three groups hold the widest tile beside a mask, or rows
-are not aligned with sectors of memory: such tiles come slowly.) It streams as many elements as registers and shared memory hold (two stages, 16-bit
-elements). Plain products, which sum over nothing but the stream, and deep ones, whose factors are
-cut along what they sum over, have as many columns as an instruction takes: each element that a
-program loads is then multiplied most often.
+are not aligned with sectors of memory: such tiles come slowly.) It streams as many elements as
+registers and shared memory hold (two stages, 16-bit elements). Plain products, which sum over
+nothing but the stream, and deep ones, whose factors are cut along what they sum over, have as many
+columns as an instruction takes: each element that a program loads is then multiplied most often.
 
 For launches of few programs one group has a block of its own, and tries to keep no reference (few
 tiles are not worth the code). Where streams are short as well, over triangles, and where three
