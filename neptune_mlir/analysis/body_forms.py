@@ -187,6 +187,12 @@ def shared_quotients(g: Generic) -> list[Any]:
     return found
 
 
+def rough_tangents(g: Generic) -> list[Any]:
+    """The rough tangents in the body of an elementwise op."""
+    body = [op.operation for op in g.block.operations]
+    return [op for op in body if op.name == "math.tanh" and ROUGH.on(op)]
+
+
 def asks_for_ends(g: Generic, loop: int, run: int) -> bool:
     """Whether a body asks of positions along a loop only whether they lie before a multiple of
     `run`: then `run` neighbours, of which the first is at a multiple, have one answer."""

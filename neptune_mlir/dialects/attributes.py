@@ -84,8 +84,7 @@ CONSTANTS = Attribute(
     readers=("dialects.constants", "transforms.schedule.check_bounds"),
 )  # fmt: skip
 CONSTANT_DATA = Attribute(
-    "constants", DATA, "builtin.module",
-    "the data of constants by SHA-256, as bytes",
+    "constants", DATA, "builtin.module", "the data of constants by SHA-256, as bytes",
     writers=("transforms.linalg.lift_constants",), readers=("dialects.constants",),
 )  # fmt: skip
 STORED = Attribute(
@@ -228,8 +227,7 @@ SHORTER = Attribute(
     writers=("transforms.schedule.stream_tiles",), readers=("transforms.tiling.lower_to_tiles",),
 )  # fmt: skip
 LONGER = Attribute(
-    "longer", NUMBERS, "neptune.stream",
-    "lengths from which on other tile sizes are better",
+    "longer", NUMBERS, "neptune.stream", "lengths from which on other tile sizes are better",
     writers=("transforms.schedule.stream_tiles",), readers=("pipelines.long_streams",),
 )  # fmt: skip
 LONGER_FEW = Attribute(
@@ -264,8 +262,7 @@ IN_ORDER = Attribute(
     writers=("transforms.tiling.lower_to_tiles",), readers=("transforms.cpu.outline_kernels",),
 )  # fmt: skip
 MERGED_ROWS = Attribute(
-    "merged_rows", NUMBER, "func.func",
-    "two axes are one of so many rows (0: only a call knows)",
+    "merged_rows", NUMBER, "func.func", "two axes are one of so many rows (0: only a call knows)",
     writers=("transforms.fusion.merge_rows",),
     readers=("pipelines.lowering", "transforms.fusion.reshaped_reads"),
 )  # fmt: skip
@@ -281,16 +278,14 @@ COMBINE = Attribute(
     readers=("codegen.triton.ttir_generic", "transforms.cpu.fuse_tiles"),
 )  # fmt: skip
 IDENTITY = Attribute(
-    "identity", ELEMENT, "a reduction with `neptune.combine`",
-    "the identity of that combiner",
+    "identity", ELEMENT, "a reduction with `neptune.combine`", "the identity of that combiner",
     writers=("transforms.tiling.emit",), readers=("codegen.triton.ttir_generic",),
 )  # fmt: skip
 
 # ---- kernels
 
 KERNEL = Attribute(
-    "kernel", TEXT, "scf.forall",
-    "the name of the kernel",
+    "kernel", TEXT, "scf.forall", "the name of the kernel",
     writers=(
         "transforms.gpu.longest_first", "transforms.gpu.points_to_kernels",
         "transforms.hopper.positions_ahead", "transforms.tiling.extrema",
@@ -449,6 +444,10 @@ PRECISE = Mark(
     "precise", MARK, "math.exp",
     "all digits are wanted, of a difference too: the program has no 16-bit floats",
     writers=("transforms.gpu.tolerance",), readers=("codegen.gpu.scalars",),
+)  # fmt: skip
+TRIED = Mark(
+    "tried", MARK, "a tile op", "where one of its values is no number, its warp makes others",
+    writers=("transforms.hopper.lazy_rescaling",), readers=("codegen.gpu.compute",),
 )  # fmt: skip
 
 # ---- running maxima that are kept

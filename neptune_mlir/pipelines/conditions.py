@@ -5,6 +5,7 @@ these and the others have."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.pipelines.cases import (
@@ -28,7 +29,8 @@ from neptune_mlir.pipelines.grids import (
 from neptune_mlir.pipelines.product_cases import Fastest
 from neptune_mlir.pipelines.short_calls import VISIT_ALL, WORTH
 from neptune_mlir.runtime.plan import Expression, Plan
-from neptune_mlir.targets.group_tiles import CLOSE, launch_cycles
+from neptune_mlir.targets.group_tiles import CLOSE, UNIT, launch_cycles
+from neptune_mlir.targets.product_tiles import join_cycles
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.schedule.group_sizes import resized
 from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
@@ -66,6 +68,7 @@ class Conditions:
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
         self._fastest: Fastest | None = None  # of the kernels of a product
+        self._one_row: Expression | None = None  # calls with one row that have kernels
         self._least: Expression | None = None  # cycles of what serves a call, where rounds decide
         # by rows and whether these are merged: which calls a stream in chunks is for, its grid
         self._chunks: dict[tuple[int, bool], tuple[Expression, Sequence[Expression]]] = {}
@@ -81,6 +84,8 @@ class Conditions:
             return None if counted is None else ["and", counted, as_many]
         if case.visited is not None and not case.merged:
             short: Expression = ["le", visits_of(case.visited, variant), WORTH]
+            if self._one_row is not None:  # whose kernels in front take less than a round of tiles
+                short = ["select", self._one_row, 0, short]
             own = case.knob == VISIT_ALL
             return short if own else ["and", short, few(case, self._plan, variant)]
         if not case.schedule or case.exact:
@@ -104,12 +109,13 @@ class Conditions:
             self._cut[case.rows] = tiles
             rule = self._by_time(case, launch.grid[0])
         else:
-            rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
-            cut = 2 * PORTABLE in self._cut or case.yields
-            if not case.merged and cut and case.rows >= PORTABLE:
+            merged = partial(self._merged, chunks=launch.grid[0])
+            rule = (merged if case.merged else self._in_chunks)(case, tiles)
+            if not case.merged and case.rows >= PORTABLE:
                 rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
             rule = self._if_not_short(case, self._left(case, tiles, rule))
         self._chunks[key] = rule, launch.grid
+        self._one_row = rule if case.rows == 1 else self._one_row
         return rule
 
     def _left(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
@@ -125,6 +131,9 @@ class Conditions:
             return rule
         left = ["lt", ["mul", 4, points_of(large)], ["multiprocessors"]]
         left = left if case.yields == WHOLE_TOO else ["or", left, ["le", chunks, 1]]
+        if case.length is not None:  # a program takes about as long as it waits
+            at_once = ["le", tiles, ["mul", SHORT_ROUNDS[SMALL], ["multiprocessors"]]]
+            left = ["or", left, ["and", ["le", case.length, ONE_TILE], at_once]]
         return ["and", rule, left]
 
     def _if_not_short(self, case: Case, rule: Any) -> Any:
@@ -222,26 +231,28 @@ class Conditions:
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
 
-    def _merged(self, case: Case, tiles: Expression) -> Expression:
+    def _merged(self, case: Case, tiles: Expression, chunks: Any = None) -> Expression:
         """Where it takes a kernel more to merge rows, no calls whose programs visit few tiles."""
-        rule = self._fewer(case, tiles)
+        rule = self._fewer(case, tiles, chunks)
         if case.visited is None:
             return rule
         return ["and", rule, ["lt", WORTH, visits_of(case.visited, self._plan)]]
 
-    def _fewer(self, case: Case, tiles: Expression) -> Expression:
+    def _fewer(self, case: Case, tiles: Expression, chunks: Any) -> Expression:
         """The largest tiles: no more than half of what the program for any call has, or FEWER_TILES
         of what plain rows have with any tiles, or so few that they leave three quarters of the
-        multiprocessors idle; where the program for any call has the same tiles, so few that it does
-        not keep the multiprocessors busy. (All calls, where their rows are known.) Smaller ones: no
-        more than these, so that each holds all rows. Of results wider than an instruction, that
-        program is as good where it keeps the multiprocessors busy: a warp of few rows computes with
-        a tile for longer than the next one is on its way."""
+        multiprocessors idle, and are over before plain rows when their chunks are joined; where the
+        program for any call has the same tiles, so few that it does not keep the multiprocessors
+        busy. (All calls, where their rows are known.) Smaller ones: no more than these, so that
+        each holds all rows. Of results wider than an instruction, that program is as good where it
+        keeps the multiprocessors busy: a warp of few rows computes with a tile for longer than the
+        next one is on its way."""
         whole = programs_of(self._plan)
         if self._largest is None:
             fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
             half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
-            rule = ["or", half, _if_long(case, ["le", ["mul", 4, tiles], ["multiprocessors"]])]
+            idle = _if_long(case, ["le", ["mul", 4, tiles], ["multiprocessors"]])
+            rule = ["or", half, self._if_sooner_joined(case, tiles, chunks, idle)]
             rule = is_idle(tiles) if tiles == whole else self._or_sooner(case, tiles, rule)
             self._largest = tiles, case.condition or rule
             return self._largest[1]
@@ -254,6 +265,21 @@ class Conditions:
         fits: Expression = ["le", tiles, largest]
         busy = case.wide and largest == whole
         return case.condition or (["and", fits, rule] if busy else fits)
+
+    def _if_sooner_joined(
+        self, case: Case, tiles: Expression, chunks: Any, rule: Expression
+    ) -> Expression:  # fmt: skip
+        """Of the calls of a `rule`, those for which chunks of so many tiles of merged rows are
+        joined before the programs of plain rows are over."""
+        if not case.tiles or case.each is None or self._least is None or chunks is None:
+            return rule
+        shape, other = case.tiles[1]
+        choice = resized(shape, other, case.rows, 0)
+        points = ["ceildiv", case.each.points(choice.rows, choice.stream), chunks]
+        programs = ["mul", chunks, tiles]
+        time = launch_cycles(shape, choice, programs, points, case.each.even)
+        joined = ["mul", UNIT, join_cycles(programs, choice.rows * shape.width)]
+        return ["and", rule, ["le", ["add", time, joined], self._least]]
 
     def _or_sooner(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Beside the calls of a `rule`, those for which the rounds of so many tiles of merged rows

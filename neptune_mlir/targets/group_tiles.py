@@ -304,6 +304,7 @@ def cycles(shape: Shape, choice: Choice) -> float:
 CHIP = ["multiprocessors"]
 CLOSE = 9, 10  # times that the model does not tell apart
 LONE = 4  # cycles that a group alone takes longer: no other one multiplies while it computes
+UNIT = ["mul", 3, CHIP]  # of times of launches, that a cycle has
 START = 3000  # cycles of a program beside its stream: the first tiles come, results leave
 
 

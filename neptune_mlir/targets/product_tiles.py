@@ -196,9 +196,14 @@ def cut_cycles(product: Product, tile: ProductTile, chunks: Expression) -> Expre
     tile = _within(product, tile)
     programs = ["mul", chunks, tiles_of(product, tile)]
     steps = ["ceildiv", product.steps, chunks]
-    moved = 2 * WORD * tile.rows * tile.columns // JOINED
-    join = ["add", JOIN, ["floordiv", ["mul", programs, moved], CHIP]]
+    join = join_cycles(programs, tile.rows * tile.columns)
     return ["add", _rounds(product, programs, steps, tile, AROUND), join]
+
+
+def join_cycles(programs: Expression, elements: int) -> Expression:
+    """Of joining what programs store in chunks, so many elements each."""
+    moved = 2 * WORD * elements // JOINED
+    return ["add", JOIN, ["floordiv", ["mul", programs, moved], CHIP]]
 
 
 def _rounds(

@@ -41,7 +41,7 @@ class Shape:
         depth: points that the deepest product sums over, but for the streamed ones (1: no others).
         width: columns of the result; 0 where they are cut.
         triangle: whether a comparison of several axes masks points.
-        light: whether exp is the only function that takes registers.
+        light: whether exp is the only function of each point of the stream that takes registers.
         band: whether several such comparisons do, as a causal window has them: what is left of the
             stream need not grow with it.
         scores: products that make tiles for each step of the stream.

@@ -18,6 +18,7 @@ REGISTERS = {(1, 1): (56, 256), (2, 1): (24, 240), (3, 1): (32, 160), (1, 2): (4
 # registers of a thread of the consumers that products may have, by how many groups there are
 PRODUCT_REGISTERS = {1: 216, 2: 216, 3: 128}
 BESIDE_PRODUCTS = 24  # of these, for functions or two masks, where scores are live for long
+BESIDE_MASK = 16  # of these, for a mask of three groups: 64x64 would spill, 32x32 does not
 # streams that are worth a group more, if their tiles have so many points (measured on an H200)
 LONG, LONG_TRIANGLE, WORTH = 2 << 10, 8 << 10, 96
 # widths of results and factors whose streams are faster joined (registers of two groups hold them),

@@ -15,6 +15,7 @@ from neptune_mlir.analysis.body_forms import (
     picked_of,
     prefix_of,
     results_along,
+    rough_tangents,
     shared_quotients,
 )
 from neptune_mlir.analysis.layouts import Layout
@@ -28,6 +29,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
 )
 from neptune_mlir.codegen.gpu.chip import Operand
+from neptune_mlir.codegen.gpu.functions import TOGETHER, share_reciprocal
 from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads
 from neptune_mlir.codegen.gpu.quotients import share_divisors
 from neptune_mlir.codegen.gpu.reductions.across_warps import across_warps
@@ -46,7 +48,7 @@ from neptune_mlir.codegen.gpu.tile_forms import (
     Tile,
     words_of,
 )
-from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, WIDENS
+from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, TRIED, WIDENS
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import MatrixInstruction
 
@@ -287,7 +289,9 @@ class Compute:
             yield from self._quotients(g, shared, tiles, iteration)
             return
         left = self._left_alone(g, tiles, iteration)
-        made = self.evaluate(g, self._in_turn(g, tiles, iteration, set(left)))
+        points = self._in_turn(g, tiles, iteration, set(left))
+        tangents = rough_tangents(g) if TRIED.on(g.op) else []
+        made = self._together(g, tangents, points) if tangents else self.evaluate(g, points)
         found = iter(self.interleaved(made, iteration.registers - len(left)))
         for r in range(iteration.registers):
             yield left[r] if r in left else next(found)
@@ -304,6 +308,15 @@ class Compute:
                 both = (self.evaluate(g, points, v) for v in op.operands)
                 share_divisors(self.s, zip(*both, strict=True))
             yield from self.evaluate(g, points)
+
+    def _together(
+        self, g: Generic, tangents: Sequence[Any], points: Iterator[Point]
+    ) -> Iterator[Any]:
+        """The values of an elementwise op whose tangents share reciprocals."""
+        while some := list(itertools.islice(points, TOGETHER)):
+            for op in tangents:
+                share_reciprocal(self.s, list(self.evaluate(g, some, op.operands[0])))
+            yield from self.evaluate(g, some)
 
     def _in_turn(
         self, g: Generic, tiles: Sequence[Tile], iteration: Layout, without: Collection[int]

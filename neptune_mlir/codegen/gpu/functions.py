@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.codegen.gpu.exponentials import FAR, LESS, LOG2_E
@@ -13,6 +14,8 @@ from neptune_mlir.transforms.math.polynomials import ERF, LOG2_ERFC, TANH, TANH_
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.scalars import Scalars
 
+TOGETHER = 4  # tangents that share a reciprocal
+LARGEST_POWER = 124.0  # of 2, of a product of as many exponentials
 ONE_FROM = 9.1  # tanh of what is over it is 1, rounded to f32
 ORDERED_GREATER = 2  # of `arith.cmpf`
 FEW = 2.0**-5  # up to which a few terms of log(1 + x) are right to 2^-17
@@ -30,13 +33,59 @@ def tanh(s: Scalars, x: Any) -> Any:
 
 
 def rough_tanh(s: Scalars, x: Any) -> Any:
-    """1 - 2 / (exp(2x) + 1): right at both ends, absolute error of a rounding or two."""
+    """1 - 2 / (exp(2x) + 1): right at both ends, absolute error of a rounding or two. What
+    `share_reciprocal` made, or made now."""
     if x.type != s.f32 or (found := _tanh_of_logarithm(s, x)):
         return found if x.type == s.f32 else None
-    e = s.ex2(s.multiply(x, s.constant(2 * LOG2_E, s.f32)))
-    one = s.constant(1.0, s.f32)
-    inverse = s.chip.reciprocal(s, s.op("arith.addf", [e, one], s.f32))
-    return s.fma(s.constant(-2.0, s.f32), inverse, one)
+
+    def make() -> Any:
+        exponent = s.multiply(x, s.constant(2 * LOG2_E, s.f32))
+        return _of_inverse(s, s.chip.reciprocal(s, _one_more(s, exponent)))
+
+    return s.remember(("tanh", x), make)
+
+
+def share_reciprocal(s: Scalars, numbers: Sequence[Any]) -> None:
+    """Make the tangents of numbers for `rough_tanh` by one reciprocal, that of the product of their
+    exp(2x) + 1: each inverse is the product of the others and it. Chips do a reciprocal in the time
+    of four or eight products. exp(2x) ends where the tangent has been 1 for long and the product is
+    finite. **If one of the numbers is NaN, all tangents are.**"""
+    if any(x.type != s.f32 for x in numbers):
+        return
+    limit, scale = s.constant(LARGEST_POWER / TOGETHER, s.f32), s.constant(2 * LOG2_E, s.f32)
+    numbers = list(dict.fromkeys(numbers))
+    exponents = [s.op("arith.minimumf", [s.multiply(x, scale), limit], s.f32) for x in numbers]
+    divisors = [_one_more(s, exponent) for exponent in exponents]
+    inverses = _inverses(s, divisors, s.chip.reciprocal(s, _product(s, divisors)))
+    for x, inverse in zip(numbers, inverses, strict=True):
+        s.remember(("tanh", x), partial(_of_inverse, s, inverse))
+
+
+def _one_more(s: Scalars, exponent: Any) -> Any:
+    return s.op("arith.addf", [s.ex2(exponent), s.constant(1.0, s.f32)], s.f32)
+
+
+def _of_inverse(s: Scalars, inverse: Any) -> Any:
+    return s.fma(s.constant(-2.0, s.f32), inverse, s.constant(1.0, s.f32))
+
+
+def _product(s: Scalars, factors: Sequence[Any]) -> Any:
+    if len(factors) == 1:
+        return factors[0]
+    half = len(factors) // 2
+    parts = [_product(s, factors[:half]), _product(s, factors[half:])]
+    return s.op("arith.mulf", parts, s.f32)
+
+
+def _inverses(s: Scalars, factors: Sequence[Any], inverse: Any) -> list[Any]:
+    """The inverses of factors, by that of their product."""
+    if len(factors) == 1:
+        return [inverse]
+    half = len(factors) // 2
+    left, right = factors[:half], factors[half:]
+    of_left = s.op("arith.mulf", [inverse, _product(s, right)], s.f32)
+    of_right = s.op("arith.mulf", [inverse, _product(s, left)], s.f32)
+    return [*_inverses(s, left, of_left), *_inverses(s, right, of_right)]
 
 
 def _tanh_of_logarithm(s: Scalars, x: Any) -> Any:

@@ -36,6 +36,7 @@ from neptune_mlir.dialects.attributes import (
     LAYOUTS,
     LIKELY,
     MEASURED,
+    TRIED,
     VIA,
 )
 from neptune_mlir.dialects.op_names import RELEASE, WARP_ALL
@@ -175,6 +176,7 @@ class _Lazy:
             for op in self.tiles:
                 if op not in (guess.moved, guess.factor, guess.scaled):
                     written = inside.write(op)
+                    TRIED.set(written)
                     if op == guess.weighing and MEASURED.on(op):
                         MEASURED.set(written, "small")
             sums = inside.values[guess.total.results[0]]

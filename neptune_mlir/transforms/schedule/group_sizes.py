@@ -9,11 +9,11 @@ diagonal). Otherwise it takes two (for 64 rows alone, where results are wider th
 these share the rows, and each has a part of the columns); but three again where streams are long,
 if these have registers for a tile of WORTH points: each tile that is loaded then serves more rows,
 and what 64 rows more waste at the diagonal or at the end of the rows is little. (Over triangles
-streams have to be longer for that, unless rows are not aligned with sectors of memory: such tiles
-come slowly.) It streams as many elements as registers and shared memory hold (two stages, 16-bit
-elements). Plain products, which sum over nothing but the stream, and deep ones, whose factors are
-cut along what they sum over, have as many columns as an instruction takes: each element that a
-program loads is then multiplied most often.
+streams have to be longer for that, unless three groups hold the widest tile beside a mask, or rows
+are not aligned with sectors of memory: such tiles come slowly.) It streams as many elements as
+registers and shared memory hold (two stages, 16-bit elements). Plain products, which sum over
+nothing but the stream, and deep ones, whose factors are cut along what they sum over, have as many
+columns as an instruction takes: each element that a program loads is then multiplied most often.
 
 For launches of few programs one group has a block of its own, and tries to keep no reference (few
 tiles are not worth the code). Where streams are short as well, over triangles, and where three
@@ -45,11 +45,13 @@ from neptune_mlir.targets.group_tiles import (
     is_plain,
     most_stream,
     panel,
+    registers,
     share_memory,
     sharing,
 )
 from neptune_mlir.targets.tuned import ALL_AHEAD, Choice, Entry, Question, Shape
 from neptune_mlir.targets.warp_groups import (
+    BESIDE_MASK,
     CHUNK,
     ELEMENT,
     LONG,
@@ -125,7 +127,7 @@ def shape_of(
     once_bytes, streamed = _loaded(nests, domain, stream) if sharing(width) > 1 else (0, 0)
     return Shape(
         max(depths, default=0), width, bool(masks),
-        not any(t.op in ROOMY for t in terms), len(masks) > 1,
+        not any(t.op in ROOMY and stream in T.axes_of(t) for t in terms), len(masks) > 1,
         max(1, summed.count(False)), max(1, summed.count(True)), len(loads - boxes), len(boxes),
         len(marks), len(vectors), once_bytes, streamed, shared, factor_size(nests),
     )  # fmt: skip
@@ -254,8 +256,10 @@ def _long(shape: Shape) -> int:
     always = not shape.triangle and _has_room_for_three(shape)
     if always or most_stream(shape, ROWS[-1]) < WORTH:
         return 0
-    aligned = shape.depth % SECTOR == shape.width % SECTOR == 0
-    return LONG_TRIANGLE if shape.triangle and aligned else LONG
+    groups = ROWS[-1] // GROUP_ROWS
+    least = registers(shape, MOST_STREAM, groups=groups) + BESIDE_MASK
+    soon = shape.depth % SECTOR or shape.width % SECTOR or least <= PRODUCT_REGISTERS[groups]
+    return LONG_TRIANGLE if shape.triangle and not soon else LONG
 
 
 def resized(

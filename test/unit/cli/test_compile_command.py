@@ -21,7 +21,7 @@ FEW = f"calls where or(((10 * {LENGTH}"  # the rounds of their programs are over
 SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= (2 * multiprocessors)))"
 # streams in chunks
 ANY, LARGE, SMALL = (PROGRAMS.format(n) for n in (128, 64, 16))
-LARGE = f"calls where ((4 * {LARGE}) <= multiprocessors)"
+LARGE = f"calls where and(((4 * {LARGE}) <= multiprocessors), lt(1, "  # chunks that are joined
 SMALL = (
     f"calls where or(({SMALL} <= {ANY}), "
     f"and(lt(256, k.shape[2]), and(((8 * {ANY}) <= multiprocessors), "

@@ -21,6 +21,7 @@ from neptune_mlir.pipelines import cases, cpu, grids, streamed_factors
 from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.pipelines.program_lengths import ProgramLengths
+from neptune_mlir.pipelines.short_calls import VISIT_ALL
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
@@ -439,6 +440,61 @@ def test_small_tiles_are_left_to_warp_groups(merged, batch, small):
         parts = Launch("f_0", (3, ["dim", 0, 0], 2, 1), ()), Launch("f_1", (HEADS,), ())
         when = conditions.of(case, replace(PLAN, launches=parts))
         assert bool(evaluate(when, shapes, (), 132)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("batch", "keys", "small"),
+    [(100, 128, True), (100, 129, False), (133, 128, False)],  # 200 tiles are two rounds
+)
+def test_a_stream_of_one_tile_is_left_to_a_warp(batch, keys, small):
+    whole = replace(PLAN, launches=(Launch("f_0", (["dim", 0, 0], 8, 1), ()),))
+    parts = Launch("f_0", (3, ["dim", 0, 0], 2, 1), ()), Launch("f_1", (HEADS,), ())
+    variant, length = replace(PLAN, launches=parts), ["dim", 1, 2]
+    made = [cases.Case(f"rows:{n}", schedule="private", merged=True) for n in (64, 16)]
+    conditions, when = Conditions(whole), None
+    for case in cases.yielding(made, {208}):
+        when = conditions.of(replace(case, length=length), variant)
+    assert bool(evaluate(when, [(batch, 8, 1, 104), (batch, 2, keys, 104)], (), 132)) == small
+
+
+@pytest.mark.parametrize(("queries", "whole"), [(1, False), (2, True)])
+def test_one_row_has_kernels_in_front(queries, whole):
+    """Few tiles are visited without them, but by more programs than share an operand."""
+    plan = replace(PLAN, launches=(Launch("f_0", (HEADS, 1), ()),))
+    fold = Launch("f_0", (1, ["dim", 0, 0], 5, ["dim", 0, 2]), ()), Launch("f_1", (HEADS,), ())
+    conditions = Conditions(plan)
+    one = cases.Case("rows:1", ["le", ["dim", 0, 2], 1], schedule="private")
+    conditions.of(one, replace(PLAN, launches=fold))
+    when = conditions.of(cases.Case(VISIT_ALL, visited=1), plan)
+    assert bool(evaluate(when, [(8, 35, queries, 80)], (), 132)) == whole
+
+
+@pytest.mark.parametrize(("keys", "cut"), [(67, False), (2000, True)])
+def test_one_chunk_is_not_joined(keys, cut):
+    plan = replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], 128]), ()),))
+    grid = ["ceildiv", ["dim", 1, 2], 256], HEADS, ["ceildiv", ["dim", 0, 2], 64]
+    parts = replace(PLAN, launches=(Launch("f_0", grid, ()), Launch("f_1", (HEADS,), ())))
+    when = Conditions(plan).of(cases.Case("rows:64", schedule="private"), parts)
+    assert bool(evaluate(when, [(2, 1, 67, 64), (2, 1, keys, 64)], (), 132)) == cut
+
+
+@pytest.mark.parametrize(("keys", "cut"), [(557, False), (8000, True)])
+def test_chunks_pay_for_their_join(keys, cut):
+    """16 heads on 4, 128 queries: 32 tiles of 128 rows, merged or not, leave most of the chip
+    idle; 64 plain ones of 64 rows are done sooner than chunks of few keys are joined."""
+    shape, length = Shape(248, 192, True, True), ["dim", 1, 2]
+    whole, small = (
+        replace(PLAN, launches=(Launch("f_0", (HEADS, ["ceildiv", ["dim", 0, 2], n]), ()),))
+        for n in (128, 64)
+    )
+    grid = 3, ["dim", 0, 0], 4, ["ceildiv", ["mul", 4, ["dim", 0, 2]], 128]
+    parts = replace(PLAN, launches=(Launch("f_0", grid, ()), Launch("f_1", (HEADS,), ())))
+    tiles, each = ((shape, Choice(64, 64)), (shape, Choice(128, 64))), ProgramLengths(length)
+    conditions = Conditions(whole)
+    conditions.of(cases.Case("few:1", length=length, tiles=tiles, each=each), small)
+    merged = cases.Case("rows:128", None, length=length, schedule="private", merged=True)
+    when = conditions.of(replace(merged, tiles=tiles, each=each), parts)
+    assert bool(evaluate(when, [(2, 16, 128, 248), (2, 4, keys, 248)], (), 132)) == cut
 
 
 @pytest.mark.parametrize(

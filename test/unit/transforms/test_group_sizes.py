@@ -106,6 +106,23 @@ def test_another_chip_has_other_entries():
     assert group_sizes.lengths("", Shape(128, 128, True, True)) == []
 
 
+@pytest.mark.parametrize(("head", "start"), [(32, 2048), (48, 8192), (56, 2048), (128, 0)])
+def test_from_which_length_on_triangles_have_three_groups(head, start):
+    """Registers hold a mask beside the widest tile (32), or rows are no whole sectors (56)."""
+    assert group_sizes.lengths("sm_90a", Shape(head, head, True, True)) == [start] * bool(start)
+
+
+@pytest.mark.parametrize(
+    ("settings", "light"), [({"return_lse": True}, True), ({"softcap": 9.0}, False)]
+)
+def test_functions_of_points_of_the_stream(settings, light):
+    """The logarithm of a sum is none."""
+    text = Source.of(ops.attention(head_dim=64, dtype="f16", **settings)).text
+    with tuned.questions() as asked:
+        compiler.lower_text(text, "attention", "sm_90a", None, "fused")
+    assert {q.shape.light for q in asked} == {light}
+
+
 def module_of(level="fused", **settings):
     text = Source.of(ops.attention(causal=True, dtype="f16", **settings)).text
     module, _ = compiler.lower_text(text, "attention", "sm_90a", None, level)
