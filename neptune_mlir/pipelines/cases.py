@@ -140,6 +140,12 @@ class Case:
         return known and not self.tiles
 
     @property
+    def is_by_time(self) -> bool:
+        """Whether its calls are those for which the tile of a product takes less time than others,
+        which is known before the kernel is, too."""
+        return self.product is not None and not self.cuts
+
+    @property
     def cuts(self) -> bool:
         """Whether its schedule cuts streams into chunks."""
         return self.schedule not in ("", "streamed", *AHEAD.values())

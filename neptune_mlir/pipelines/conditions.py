@@ -70,10 +70,19 @@ class Conditions:
         # by rows and whether these are merged: which calls a stream in chunks is for, its grid
         self._chunks: dict[tuple[int, bool], tuple[Expression, Sequence[Expression]]] = {}
 
+    def known(self, cases: Sequence[Case]) -> dict[int, Expression]:
+        """The calls of those that need no kernel to say so, by their numbers."""
+        found = {}
+        for number, case in enumerate(cases):
+            when = self._by_time(case) if case.is_by_time else case.condition
+            if when is not None and (case.is_by_time or case.is_known):
+                found[number] = when
+        return found
+
     def of(self, case: Case, variant: Plan) -> Expression | None:
         """The calls that are to take a variant (None: no call); of merged rows the largest tiles
         come first, and those of streams in chunks before those of whole ones."""
-        if case.product is not None and not case.cuts:
+        if case.is_by_time:
             return self._by_time(case)
         if case.given:
             counted, (chunks, *_) = self._counted(case)
