@@ -59,7 +59,7 @@ from neptune_mlir.pipelines.program_lengths import ProgramLengths, program_lengt
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.short_calls import stream_length, visited
 from neptune_mlir.pipelines.streamed_factors import streamed_row_bytes, streams_bytes
-from neptune_mlir.pipelines.tile_programs import Form, Tiled, form_of
+from neptune_mlir.pipelines.tile_programs import Form, TileProgram, form_of
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
@@ -216,7 +216,7 @@ class Lowering:
         """Calls with short streams (`short_streams`) whose tiles are those of this way."""
         return short_streams(self.module, self.way.lengths.get(self.facts["schedule"], ()))
 
-    def to_tiles(self, known: dict[Form, Tiled]) -> Tiled:
+    def to_tiles(self, known: dict[Form, TileProgram]) -> TileProgram:
         """Lower the fused program by its way, where what becomes of it is not `known` yet."""
         form = form_of(self.module, self.way)
         if form in known:
@@ -228,7 +228,7 @@ class Lowering:
             with registry.collect_remarks() as remarks:
                 common.run(self.module, self.way.steps)
                 taken = self.way.suits(self.module)
-            known[form] = Tiled(self.module.operation.clone(), said, remarks, taken)
+            known[form] = TileProgram(self.module.operation.clone(), said, remarks, taken)
         self.facts["kernels"] = count(self.module, "scf.forall")
         return known[form]
 
@@ -289,7 +289,7 @@ class RaisedProgram:
         self._raised.to_program()
         # by schedule, and whether rows are merged
         self._fused: dict[tuple[str, bool, str], Lowering] = {}
-        self._tiled: dict[Form, Tiled] = {}
+        self._tiled: dict[Form, TileProgram] = {}
 
     @property
     def constants(self) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ Form = tuple[str, bool, tuple[str, ...], Callable[[Any], bool]]
 
 
 @dataclass(frozen=True)
-class Tiled:
+class TileProgram:
     """A tile program.
 
     Attributes:

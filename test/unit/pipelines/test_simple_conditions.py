@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 
@@ -91,7 +92,7 @@ def test_each_case_adds_its_own_time():
     for number, (choice, plan) in enumerate(zip(choices[1:], plans[1:], strict=True)):
         case = Case("few:1", ["le", number, Y], tiles=((shape, choice), (shape, choices[0])))
         sizes.append(len(json.dumps(conditions.of(case, plan))))
-    steps = [b - a for a, b in zip(sizes, sizes[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(sizes)]
     assert max(steps) < 1.2 * min(steps)
     case = Case("few:1", ANY_CALL, tiles=((shape, choices[1]), (shape, choices[0])))
     assert json.dumps(TRUE) not in json.dumps(Conditions(plans[0]).of(case, plans[1]))
