@@ -208,15 +208,17 @@ class Recipe:
     def _cases(self, family: Family, plan: Plan, chunks: bool) -> Tiled:
         """The cases of a program by one way; `plan`: that for any call. (What
         `RaisedProgram.variants` leaves out is left out, but cases whose calls are known have no
-        tile program yet.) The image of the call that comes is begun."""
+        tile program yet: whether it is one of their own is found when they are asked for.) The
+        image of the call that comes is begun."""
         made = Tiled(family, {}, {})
         if not family.lowering.has_variants:
             return made
         conditions, seen, widest = Conditions(plan), {family.tiles}, False
         cases, guessed = family.program.cases(family.lowering), False
+        known = conditions.known(cases)
         for number, case in enumerate(cases):
-            if case.is_known:
-                made.conditions[number] = case.condition
+            if number in known:
+                made.conditions[number] = known[number]
             elif not (widest and case.is_for_portable):
                 variant = self._variant(family, number)
                 text = "" if variant is None else str(variant.module)
@@ -228,7 +230,7 @@ class Recipe:
                 when = conditions.of(replace(case, blocks=blocks_of(variant.module)), sketched)
                 if when is not None:
                     made.conditions[number], made.programs[number] = when, variant
-            behind = [x.condition for x in cases[number + 1 :] if x.is_known]
+            behind = [when for n, when in known.items() if n > number]
             if not guessed and self._next(made, chunks, behind) == number:
                 guessed = True  # few calls have an image of several that is not the first
                 self._begin_case(made, number)

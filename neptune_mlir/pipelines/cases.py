@@ -49,6 +49,7 @@ from neptune_mlir.pipelines.short_calls import (
     stream_length,
     visited,
 )
+from neptune_mlir.pipelines.simple_conditions import TRUE
 from neptune_mlir.pipelines.streamed_factors import streams_bytes, streams_products
 from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import warp_groups
@@ -66,7 +67,7 @@ LINE = 128  # bytes of memory that come at once
 TALL = 192  # rows of those that hold all where MERGED[0] do not: three groups share what they load
 TALL_POINTS = 80  # of the stream that their tiles have at least (measured on an H200)
 PORTABLE = 64  # of these, the most that programs have which warps cannot share
-ANY_CALL = ["le", 1, ["multiprocessors"]]  # that can do without copies
+ANY_CALL = TRUE  # that can do without copies
 ALIGNED = "aligned:1"
 PLAIN_TILES = "cut:0"  # of rows, wherever parts of these begin
 IN_CHUNKS = {"ahead": "ahead_private"}  # schedules that cut streams; for all others `private`
@@ -138,6 +139,12 @@ class Case:
         """Whether the calls are known before the kernel is."""
         known = self.condition is not None and (not self.schedule or self.exact)
         return known and not self.tiles
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether its calls are those for which the tile of a product takes less time than others,
+        which is known before the kernel is, too."""
+        return self.product is not None and not self.cuts
 
     @property
     def cuts(self) -> bool:

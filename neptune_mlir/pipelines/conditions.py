@@ -28,6 +28,7 @@ from neptune_mlir.pipelines.grids import (
 )
 from neptune_mlir.pipelines.product_cases import Fastest
 from neptune_mlir.pipelines.short_calls import VISIT_ALL, WORTH
+from neptune_mlir.pipelines.simple_conditions import Simple
 from neptune_mlir.runtime.plan import Expression, Plan
 from neptune_mlir.targets.group_tiles import CLOSE, UNIT, launch_cycles
 from neptune_mlir.targets.product_tiles import join_cycles
@@ -38,6 +39,7 @@ from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 FEW_POINTS = 256  # of a stream that is in one chunk, or nearly, wherever it is cut
 TALL_TILES = 7, 10  # of the largest, where three groups of warps are worth theirs (measured)
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
+NEVER = 1 << 62  # cycles: a kernel that does not serve a call
 ONE_TILE = 128  # points of a stream, of the largest tile
 # Rounds of tiles of so many merged rows with which they are faster there than the largest
 SHORT_ROUNDS = {PORTABLE: 2, SMALL: 2}
@@ -61,7 +63,7 @@ class Conditions:
 
     def __init__(self, plan: Plan):
         """`plan`: of the program for any call."""
-        self._plan = plan
+        self._plan, self._simple = plan, Simple()
         self._fewest: Expression = programs_of(plan)  # of plain rows, by any of their tiles
         self._small: Expression | None = None  # by the smallest of these
         # of merged rows, the tiles of the first variant, and which calls it is for
@@ -73,10 +75,22 @@ class Conditions:
         # by rows and whether these are merged: which calls a stream in chunks is for, its grid
         self._chunks: dict[tuple[int, bool], tuple[Expression, Sequence[Expression]]] = {}
 
+    def known(self, cases: Sequence[Case]) -> dict[int, Expression]:
+        """The calls of those that need no kernel to say so, by their numbers."""
+        found = {}
+        for number, case in enumerate(cases):
+            when = self._by_time(case) if case.is_by_time else case.condition
+            if when is not None and (case.is_by_time or case.is_known):
+                found[number] = self._simple.of(when)
+        return found
+
     def of(self, case: Case, variant: Plan) -> Expression | None:
         """The calls that are to take a variant (None: no call); of merged rows the largest tiles
         come first, and those of streams in chunks before those of whole ones."""
-        if case.product is not None and not case.cuts:
+        return self._simple.of(self._of(case, variant))
+
+    def _of(self, case: Case, variant: Plan) -> Expression | None:
+        if case.is_by_time:
             return self._by_time(case)
         if case.given:
             counted, (chunks, *_) = self._counted(case)
@@ -172,8 +186,9 @@ class Conditions:
         if own.rows == other.rows:
             less = more
         rule = ["le", ["mul", less, time], ["mul", more, self._least]]
-        serves = case.condition or ANY_CALL
-        self._least = ["select", serves, ["min", self._least, time], self._least]
+        if case.condition is not None:
+            time = ["select", case.condition, time, NEVER]
+        self._least = ["min", self._least, time]
         return rule
 
     def _by_time(self, case: Case, chunks: Expression | None = None) -> Expression:

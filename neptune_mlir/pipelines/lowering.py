@@ -61,6 +61,7 @@ from neptune_mlir.pipelines.program_lengths import ProgramLengths, program_lengt
 from neptune_mlir.pipelines.runner import Step
 from neptune_mlir.pipelines.short_calls import stream_length, visited
 from neptune_mlir.pipelines.streamed_factors import streamed_row_bytes, streams_bytes
+from neptune_mlir.pipelines.tile_programs import Form, TileProgram, form_of
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
@@ -127,11 +128,13 @@ class Lowering:
         """The same, to go on from in another way."""
         return replace(self, module=self.module.operation.clone(), facts=copy.deepcopy(self.facts))
 
-    def run(self, steps: Sequence[Step]) -> None:
+    def run(self, steps: Sequence[Step]) -> Sequence[registry.Remark]:
+        """Run steps; what they remark is kept, and returned."""
         with registry.collect_remarks() as remarks:
             common.run(self.module, tuple(steps), self.done)
         self.done = (*self.done, *(step.name for step in steps))
         self.keep(remarks)
+        return remarks
 
     def keep(self, remarks: Sequence[registry.Remark]) -> None:
         """Add remarks to the facts, each once, and the fast paths that they are about."""
@@ -216,10 +219,21 @@ class Lowering:
         """Calls with short streams (`short_streams`) whose tiles are those of this way."""
         return short_streams(self.module, self.way.lengths.get(self.facts["schedule"], ()))
 
-    def to_tiles(self) -> None:
-        self.run(common.to_tiles(self.way.multiplies_bytes))
+    def to_tiles(self, known: dict[Form, TileProgram]) -> TileProgram:
+        """Lower the fused program by its way, where what becomes of it is not `known` yet."""
+        form = form_of(self.module, self.way)
+        if form in known:
+            self.module = known[form].module.operation.clone()
+            self.keep(known[form].said)
+        else:
+            said = self.run(common.to_tiles(self.way.multiplies_bytes))
+            legal.check_when_asked(self.module, "tile")
+            with registry.collect_remarks() as remarks:
+                common.run(self.module, self.way.steps)
+                taken = self.way.suits(self.module)
+            known[form] = TileProgram(self.module.operation.clone(), said, remarks, taken)
         self.facts["kernels"] = count(self.module, "scf.forall")
-        legal.check_when_asked(self.module, "tile")
+        return known[form]
 
 
 def _check_state(module: Any) -> None:
@@ -278,6 +292,7 @@ class RaisedProgram:
         self._raised.to_program()
         # by schedule, and whether rows are merged
         self._fused: dict[tuple[str, bool, str], Lowering] = {}
+        self._tiled: dict[Form, TileProgram] = {}
 
     @property
     def constants(self) -> dict[str, bytes]:
@@ -316,7 +331,7 @@ class RaisedProgram:
         whole = [["eq", ["mod", ["dim", a, d], n], 0] for a, d, n in found[0]]
         made = copy.copy(self)
         made.__dict__.pop("_merged", None)
-        made._raised, made._fused = raised, {}
+        made._raised, made._fused, made._tiled = raised, {}, {}
         return made, functools.reduce(lambda a, b: ["and", a, b], whole)
 
     @functools.cached_property
@@ -353,14 +368,12 @@ class RaisedProgram:
             if level != "tile":
                 yield lowering
                 continue
-            with registry.collect_remarks() as remarks:
-                common.run(lowering.module, way.steps)
-                taken = way.suits(lowering.module)
-            if taken:
-                lowering.keep([*refused, *remarks])
+            tiled = lowering.to_tiles(self._tiled)
+            if tiled.taken:
+                lowering.keep([*refused, *tiled.of_steps])
                 yield lowering
             else:
-                refused += remarks
+                refused += tiled.of_steps
 
     def images(
         self, base: Lowering, tiles: str, target: str
@@ -449,9 +462,9 @@ class RaisedProgram:
         self, target: str, way: Way, level: str, schedule: str = "", merged: bool = False,
         some_calls: bool = False,
     ) -> Lowering:  # fmt: skip
-        """The program at a level by one way, whether or not that takes it; by a shipped schedule
-        of this name, if one is named; `merged`: with two axes of rows as one; `some_calls`: it is
-        for some alone."""
+        """The program at a level by one way, whether or not that takes it (before its tiles); by a
+        shipped schedule of this name, if one is named; `merged`: with two axes of rows as one;
+        `some_calls`: it is for some alone."""
         if level == "neptune":
             return self._raised.copy()
         rule, chosen, fused = self._begun(target, way, schedule, merged)
@@ -479,8 +492,6 @@ class RaisedProgram:
         lowering.to_fused(values)
         if not some_calls:
             lowering.find_cases()
-        if level == "tile":
-            lowering.to_tiles()
         return lowering
 
     def _applies(self, way: Way, target: str, schedule: str, merged: bool) -> bool:

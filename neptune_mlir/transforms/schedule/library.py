@@ -8,22 +8,26 @@ A name is that of a shipped schedule (`shipped/NAME.mlir`), of one that an insta
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 from neptune_mlir import plugins
 from neptune_mlir.errors import UsageError, did_you_mean
 
 
-def shipped() -> dict[str, str]:
+@functools.cache
+def shipped() -> Mapping[str, str]:
     """The text of each shipped schedule by name."""
     folder = resources.files("neptune_mlir.transforms.schedule") / "shipped"
-    return {
+    found = {
         entry.name.removesuffix(".mlir"): entry.read_text()
         for entry in sorted(folder.iterdir(), key=lambda e: e.name)
         if entry.name.endswith(".mlir")
     }
+    return MappingProxyType(found)
 
 
 def read(name_or_path: str) -> str:

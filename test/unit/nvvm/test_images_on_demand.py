@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import re
 
 import pytest
@@ -20,6 +21,8 @@ from neptune_mlir.driver.on_demand import LATER, Asked, Coming, OnDemand
 from neptune_mlir.driver.recipe import Recipe
 from neptune_mlir.frontend.notation import Program, sum
 from neptune_mlir.pipelines import gpu, nvvm
+from neptune_mlir.pipelines.conditions import Conditions
+from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
@@ -189,6 +192,34 @@ def test_products_by_the_copy_engine():
     assert len(begun.facts["images"]) == 2
     plain, chunked, *later = begun.facts[LATER]["order"]
     assert plain < chunked and later and all(x["chunks"] for x in later)
+
+
+def test_tiles_of_a_product_say_their_calls_before_they_are_made(monkeypatch):
+    """By what they take, so a first call waits for none of them. Those that were looked at are tile
+    programs of their own, and the calls are those that the whole bundle asks for."""
+    text = Source.of(ops.layer_norm_matmul(dtype="bf16")).text
+    variant, lowered = RaisedProgram.variant, []
+
+    def noted(program, base, target, case, knob=""):
+        lowered.append(case)
+        return variant(program, base, target, case, knob)
+
+    monkeypatch.setattr(RaisedProgram, "variant", noted)
+    recipe = Recipe(asked(text, "x"))
+    *_, later = (x for x in recipe.begun().facts[LATER]["order"] if isinstance(x, dict))
+    assert lowered and not any(case.is_by_time for case in lowered)
+    program, calls = RaisedProgram(text, "x", target="sm_90a").of_chunks()
+    base = next(program.lowerings("sm_90a", nvvm.ways("sm_90a")))
+    cases = program.cases(base)
+    known = Conditions(gpu.sketch(base.module, "sm_90a", None)).known(cases)
+    assert [case for n, case in enumerate(cases) if n in known] == [
+        case for case in cases if case.is_by_time
+    ]
+    assert later["when"][:2] == ["and", calls] and len(known) > 9
+    made = itertools.islice(program.variants(base, str(base.module), "sm_90a"), 4)
+    conditions = Conditions(gpu.sketch(base.module, "sm_90a", None))
+    found = [conditions.of(case, base) for case, _ in made]
+    assert found == [*known.values()][:4]
 
 
 def test_programs_that_have_no_such_images():

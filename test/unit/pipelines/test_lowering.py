@@ -35,7 +35,25 @@ def test_a_program_is_fused_once(monkeypatch, tmp_path):
     stages = [path.stem.partition("-")[2] for path in sorted(tmp_path.iterdir())]
     assert stages.count("raise-linalg") == 1
     assert stages.count("apply-schedule") == 1 + len(WAYS)  # what the knobs change, once for each
-    assert stages.count("lower-to-tiles") == len(WAYS)
+    assert stages.count("lower-to-tiles") == len(WAYS) - 1  # two of them are bound to the same
+
+
+def test_a_fused_program_is_lowered_once(monkeypatch, tmp_path):
+    """Numbers that decide nothing about a program cost no passes, and stand in its facts."""
+    more = Way({"streamed": f"{WAYS[0].knobs['streamed']};least:8"})
+    monkeypatch.setenv("NEPTUNE_DUMP", str(tmp_path))
+    program = RaisedProgram(TEXT, "attention")
+    first, second = program.lowerings("sm_80", [WAYS[0], more])
+    stages = [path.stem.partition("-")[2] for path in sorted(tmp_path.iterdir())]
+    assert stages.count("lower-to-tiles") == stages.count("cut-rows") == 1
+    assert str(first.module) == str(second.module)
+    ((text, facts),) = tiles([more])
+    assert (str(second.module), second.facts) == (text, facts)
+    assert "least:8" in second.facts["provenance"]["schedule"]["knobs"]
+    for op in list(first.module.body.operations):  # what is handed out may be changed
+        op.operation.erase()
+    (third,) = program.lowerings("sm_80", [more])
+    assert str(third.module) == text
 
 
 def test_refused_ways_leave_their_reasons():
