@@ -428,8 +428,8 @@ def added_at(op: Any) -> list[Any]:
 
 
 def turn_of(op: Any) -> list[Any]:
-    """When a program may add, where programs add in turns: what its word has, its own number, and
-    behind how many rows the words are."""
+    """When this program may add, where programs add in turns, or where it is counted: what an
+    `add_slice` has behind its offsets."""
     return list(op.operands)[2 + len(shape_of(op.operands[0])) :] if op.name == ADD_SLICE else []
 
 

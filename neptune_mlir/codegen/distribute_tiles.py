@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature, leave_facts
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
+from neptune_mlir.codegen.gpu.sums import awaits_of
 from neptune_mlir.codegen.nvidia.instructions import Nvidia
 from neptune_mlir.codegen.nvidia.program_queue import declare_counters
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
@@ -52,6 +54,8 @@ def distribute_tiles(module: Any, *, entry: str = "") -> None:
             if all(writer.target.overlaps_launches for writer in writers):
                 _overlap(writers, host)
             for writer in writers:
+                kernel = writer.signature
+                kernel.independent &= all(other.tells > 0 for other in kernel.awaits)
                 writer.write()
     host.finish(module)
     leave_facts(module, signatures)
@@ -61,6 +65,13 @@ def distribute_tiles(module: Any, *, entry: str = "") -> None:
 def _overlap(writers: Sequence[KernelWriter], host: GpuHost) -> None:
     """Let kernels start before those in front of them have ended."""
     beside = [False] * len(writers)
+    for writer in writers:
+        if type(writer) is KernelWriter:
+            kernel, told = writer.signature, [op.operands[0] for op in awaits_of(writer.forall)]
+            pairs = zip(kernel.tensors, kernel.places, strict=True)
+            kernel.awaited = [place for tensor, place in pairs if tensor in told]
+            made = [owner(tensor) for tensor in told]
+            kernel.awaits = [k for k in host.kernels if k.forall in made]
     if not host.in_place:  # else a result may have the memory of what another kernel reads
         beside = independent(host.kernels, [x.grid for x in host.launches], host.buffers)
         for kernel, tensors in zip(host.kernels, given(host.kernels, host.buffers), strict=True):

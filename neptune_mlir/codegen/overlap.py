@@ -12,6 +12,10 @@ all: a launch without programs is left out. So it counts as a barrier for an ear
 if that one has no programs either, then.
 
 A kernel that waits may read what no kernel before it writes while these run (`given`).
+
+Sums that programs add to in turns are awaited tile by tile (`neptune.await_sums`): a kernel that
+needs them, and else nothing of the one that adds, need not wait for its end. All kernels before
+that one are over when it has begun; where it has no programs the wait is for these.
 """
 
 from __future__ import annotations
@@ -38,10 +42,15 @@ def independent(
     made = [_made(kernel, buffers) for kernel in kernels]
     empty = [_zeros(grid) for grid in grids]
     found: list[bool] = []
-    for k in range(len(kernels)):
+    for k, kernel in enumerate(kernels):
+        told = {_root(place, buffers) for place in kernel.awaited}
         needed = [e for e in range(k) if made[e] & used[k] or used[e] & made[k]]
+        adds = max((e for e in needed if made[e] & told), default=None)
         waits = [w for w in range(k) if not found[w]]
-        found.append(k > 0 and all(
+        if adds in waits and made[adds] & used[k] <= told and not used[adds] & made[k]:
+            found.append(max(needed) == adds)  # it waited for those before, if it runs
+            continue
+        found.append(k > 0 and not told and all(
             any(e < w and empty[w] <= empty[e] for w in waits) for e in needed
         ))  # fmt: skip
     return found

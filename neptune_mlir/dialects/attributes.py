@@ -259,7 +259,8 @@ CUT_ROWS = Attribute(
 IN_ORDER = Attribute(
     "in_order", NUMBER, "scf.forall",
     "programs along the dimensions of the grid from this one on add to the same results",
-    writers=("transforms.tiling.lower_to_tiles",), readers=("transforms.cpu.outline_kernels",),
+    writers=("transforms.tiling.lower_to_tiles",),
+    readers=("transforms.cpu.outline_kernels", "transforms.tiling.sums_awaited"),
 )  # fmt: skip
 MERGED_ROWS = Attribute(
     "merged_rows", NUMBER, "func.func", "two axes are one of so many rows (0: only a call knows)",

@@ -29,7 +29,9 @@ PAGED = "neptune.paged"
 
 # results that programs add to
 ADD_SLICE = "neptune.add_slice"
-TURN = 3  # operands of it that say when a program may add
+AWAIT_SUMS = "neptune.await_sums"
+TURN, COUNT = 3, 2  # operands of it that say when a program may add, and where it is counted
+AWAITED = 2  # operands behind offsets: the last number of a word, and where words are
 
 # asynchronous references
 CREATE = "neptune.aref_create"

@@ -141,6 +141,11 @@ class Chip:
         """Wait until the kernels launched before have ended, and their results can be read."""
         raise NotImplementedError
 
+    def await_told(self, address: Any, wanted: Any) -> None:
+        """Wait until a word at an address (i64) is `wanted` (i32): then what a kernel that still
+        runs made before it wrote that can be read."""
+        raise NotImplementedError
+
     def see_what_is_over(self) -> None:
         """Read nothing from near caches that a kernel wrote which has ended."""
         raise NotImplementedError

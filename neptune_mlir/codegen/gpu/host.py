@@ -40,6 +40,9 @@ class KernelSignature:
     places: list[tuple[str, int]]
     follows: int = 0  # it starts early, and waits for the kernel before it: 1: in the plan, 2: any
     independent: bool = False  # of what may run then: it waits at its end
+    awaited: Sequence[tuple[str, int]] = ()  # of `places`: it waits until they are there, by words
+    awaits: Sequence[KernelSignature] = ()  # those that write these words
+    tells: int = 0  # how many words it writes of each part of a sum that others await
     given: Sequence[Any] = ()  # of `tensors`: no kernel before writes them
     threads: int = 0
     shared: int = 0

@@ -50,7 +50,7 @@ from neptune_mlir.codegen.gpu.rows.ahead import bring_rows
 from neptune_mlir.codegen.gpu.rows.early_loads import load_early
 from neptune_mlir.codegen.gpu.rows.stashed import stash
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars, on_one_die
-from neptune_mlir.codegen.gpu.sums import add_slice
+from neptune_mlir.codegen.gpu.sums import add_slice, await_sums, end_behind_others
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView, Splat, Tile
 from neptune_mlir.dialects.attributes import (
     BLOCKS,
@@ -66,7 +66,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
     WARPS,
 )
-from neptune_mlir.dialects.op_names import ADD_SLICE, JOIN, PAGED
+from neptune_mlir.dialects.op_names import ADD_SLICE, AWAIT_SUMS, JOIN, PAGED
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.targets.resources import blocks_beside
@@ -125,6 +125,7 @@ class KernelWriter:
         self.program_position(block)
         given = len(self.meeting.types)
         self.meeting.write(self, list(block.arguments)[len(block.arguments) - given :])
+        await_sums(self)
         bring_rows(self)
         early = load_early(self)
         for op in self.body.operations:
@@ -205,7 +206,7 @@ class KernelWriter:
     def end(self) -> None:
         """The end of the function. (Who waits for this kernel waits for those before it.)"""
         if self.signature.independent:
-            self.chip.wait_for_last()
+            end_behind_others(self)
         gpu.ReturnOp([])
 
     def program_position(self, block: Any) -> None:
@@ -349,9 +350,6 @@ class KernelWriter:
             self.memory.barrier()
             self.landing.clear()
         return self.tiles[value]
-
-    def _empty(self, op: Any) -> None:
-        self.tiles[op.results[0]] = Splat(None)
 
     def _fill(self, op: Any) -> None:
         self.tiles[op.results[0]] = Splat(self.scalar(op.operands[0]))
@@ -585,7 +583,7 @@ class KernelWriter:
 
 # what writes an op; a kernel with other ops, or that writes some otherwise, has a table of its own
 EMITTERS: dict[str, Emitter] = {
-    "tensor.empty": KernelWriter._empty,
+    "tensor.empty": lambda writer, op: writer.tiles.update({op.results[0]: Splat(None)}),
     "linalg.fill": KernelWriter._fill,
     "linalg.generic": KernelWriter._generic,
     "linalg.copy": KernelWriter._copy,
@@ -597,4 +595,5 @@ EMITTERS: dict[str, Emitter] = {
     "scf.forall.in_parallel": KernelWriter.in_parallel,
     "tensor.insert_slice": KernelWriter._insert,
     ADD_SLICE: lambda writer, op: add_slice(writer, op),
+    AWAIT_SUMS: lambda _writer, _op: None,  # in front of all else
 }

@@ -16,6 +16,10 @@ In turns (`transforms.tiling.in_turns`) it also gets the tile's row, the number 
 is to have before it may add (0: it stores the tile), and the one that it writes there when memory
 has the sums; so a group has an iteration's time to spare before it waits for other programs.
 
+In any order it counts programs (`transforms.tiling.sums_awaited`): a group says that it has nothing
+more to add, and the warp, which follows the queue of programs as groups do, adds 1 to the word of
+the program's sums when memory has these.
+
 Both wait at named barriers, which the chip counts: neither has to know how often they met. The
 address is in shared memory; END ends the warp, and NONE asks for nothing: where a group is to stage
 its results at the same place, the tile must have been read.
@@ -29,12 +33,22 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import fragments
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import Window, adds_in_turns, tuned
+from neptune_mlir.analysis.tiles import (
+    Window,
+    adds_in_turns,
+    nested,
+    slice_parts,
+    strip_slice,
+    tuned,
+    turn_of,
+)
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
 from neptune_mlir.dialects.attributes import IN_FRAGMENTS
-from neptune_mlir.ir.bindings import scf
+from neptune_mlir.dialects.op_names import COUNT, TURN
+from neptune_mlir.ir.bindings import ir, scf
+from neptune_mlir.targets.group_tiles import GROUP_ROWS
 from neptune_mlir.targets.warp_groups import GROUP_WARPS, STAGED
 from neptune_mlir.transforms.gpu.layout_stages import added_panels
 from neptune_mlir.transforms.tiling.in_turns import WORDS
@@ -44,9 +58,10 @@ if TYPE_CHECKING:
 
 MOST_GROUPS = GROUP_WARPS - 1  # warps that the producer leaves idle
 FIRST_BARRIER = 8  # of the named ones; those below are the consumers'
-END, NONE = 0, 1  # addresses of nothing
+END, NONE, ALL = 0, 1, 2  # addresses of nothing: the last one, of all that a program adds
 SIZE = 4  # bytes of a sum
 BLOCK = fragments.ROWS * fragments.COLUMNS * SIZE
+APART = 2  # tiles that a program has of what it keeps, for one of the sums
 SAID = 8  # bytes of what a group says: an address
 TURN_SAID = 3 * SAID  # that, the tile's row, and two numbers
 
@@ -58,7 +73,10 @@ class Adder:
         self.kernel, self.s = kernel, kernel.s
         self.staged, self.each = staged, room * STAGED
         self.in_turns = adds_in_turns(kernel.forall)
+        adds = [op for op in nested(kernel.body) if len(turn_of(op)) == COUNT]
+        self.counted = adds[0] if adds and kernel.resident else None
         self.said = TURN_SAID if self.in_turns else SAID
+        self.is_counted = True  # the program at hand
         self.words = kernel.memory.take(self.said * kernel.groups)  # what the groups say
         self.threads = kernel.group_threads + kernel.target.wave  # that meet at a barrier
         self.pieces: tuple[int, int] | None = None  # bytes of a warp's rows; from one to the next
@@ -124,20 +142,24 @@ class Adder:
         for k, block in enumerate(kernel.issued.interleaved(blocks, len(blocks))):
             where = memory.shared_pointer(s.add(here, k * BLOCK))
             memory.store_element(memory.pack(block), where, fragments.OF_LANE * SIZE)
+        self.is_counted = self.counted is None
         if self.in_turns:
-            *when, self.first_word = turn
+            *when, self.first_word = turn[:TURN]
             self.tile, self.along = layout.shape, along
             self._say_turn(window, when, threads.id)
         self._say(s.op("llvm.ptrtoint", [pointer], s.i64), threads.id)
         hopper.give_turn(staged, self.threads)
 
-    def settle(self, then: int = NONE) -> None:
+    def settle(self, then: int = NONE, ends: bool = False) -> None:
         """Wait until what this group staged was read; then it may stage results there. With END its
-        warp ends."""
+        warp ends; where the program `ends`, that was all it adds."""
         read, staged = self._barriers(self.kernel.products.group)
         hopper.await_turn(read, self.threads)
         if self.in_turns:
             self._say(self.s.constant(0, self.s.i64), self.kernel.threads.id, 2)
+        elif ends and not self.is_counted:
+            self.is_counted, self.kernel.signature.tells = True, self.kernel.groups
+            then = ALL
         self._say(self.s.constant(then, self.s.i64), self.kernel.threads.id)
         hopper.give_turn(staged, self.threads)
 
@@ -163,30 +185,106 @@ class Adder:
     # ---- their warps
 
     def write(self, number: Any) -> None:
-        """The program of the warp of that group (an index)."""
+        """The program of the warp of that group (an index). In turns it also keeps the address of
+        the tile before and of its word: tiles come in order, as a rule, so it looks at the next
+        word while it waits for the tile."""
         s, group = self.s, self.s.value(number, self.s.i32)
         read, staged = self._barriers(group)
         hopper.give_turn(read, self.threads)
-        loop = scf.WhileOp([s.i64], [s.constant(NONE, s.i64)])
-        before, after = (r.blocks.append(s.i64) for r in loop.operation.regions)
+        if self.in_turns:
+            self.kernel.signature.tells = self.kernel.groups
+        kept = [s.constant(0, s.i64)] if self.in_turns else []
+        if self.counted is not None:
+            kept = self._program(s.value(0), group)
+        kinds = [s.i64, *(v.type for v in kept)]
+        behind = [s.i64, *kinds, *([s.i32] if self.in_turns else [])]
+        loop = scf.WhileOp(behind, [s.constant(NONE, s.i64), *kept])
+        before, after = (
+            r.blocks.append(*k)
+            for r, k in zip(loop.operation.regions, (kinds, behind), strict=True)
+        )
         with s.scope(before):
+            last = list(before.arguments)
+            seen = [self._look(last[1])] if self.in_turns else []
             hopper.await_turn(staged, self.threads)
             address = hopper.load_address(self._word(group))
-            scf.ConditionOp(s.less(0, s.value(hopper.is_somewhere(address))), [address])
+            is_one = s.less(0, s.value(hopper.is_somewhere(address)))
+            scf.ConditionOp(is_one, [address, *last, *seen])
         with s.scope(after):
-            address = after.arguments[0]
+            address, *last = after.arguments
             hopper.publish_tile()
-            said = range(1, 3) if self.in_turns else ()
-            turn = [hopper.load_address(self._word(group, k)) for k in said]
-            if turn:
-                turn[0] = self._word_of(address, turn[0], number)
-                hopper.await_word(*turn)
+            turn = self._await_turn(address, last, number) if self.in_turns else []
             self._start(group, address, turn[1:])
             hopper.await_boxes()
             hopper.give_turn(read, self.threads)
             if turn:
                 hopper.tell_word(*turn)
-            scf.YieldOp([address])
+            counted = self._after(address, last[1:], group) if self.counted is not None else []
+            scf.YieldOp([address, *turn[:1], *counted])
+
+    def _program(self, number: Any, group: Any) -> list[Any]:
+        """The word that counts the block's program of that number, and the number."""
+        s, kernel = self.s, self.kernel
+        _, *position = kernel.queue.get(number)
+        local = dict(zip(kernel.queue.variables, position, strict=False))
+        strip = strip_slice(self.counted.operands[1])
+        offsets, _, dims = slice_parts(strip)
+        at = [x if isinstance(x, int) else kernel.scalar(x, local) for x in offsets]
+        at[dims[0]] = kernel.scalar(turn_of(self.counted)[0], local)
+        array = replace(kernel.views[strip.operands[0]].array, in_fragments=False)
+        place = kernel.memory.address(array, Window(None, tuple(at), (), (), ()), ())
+        start = s.op("llvm.ptrtoint", [place], s.i64)
+        moved = s.op("arith.muli", [group, s.constant(SIZE, s.i32)], s.i32)
+        return [s.op("arith.addi", [start, s.op("arith.extui", [moved], s.i64)], s.i64), number]
+
+    def _after(self, address: Any, program: Sequence[Any], group: Any) -> list[Any]:
+        """Count a program of which that was all; what `_program` has of the one at hand then."""
+        s = self.s
+        word, number = program
+        is_all = self._same(address, s.constant(ALL, s.i64))
+        branch = scf.IfOp(is_all, [s.i64, s.index], has_else=True)
+        with s.scope(branch.then_block):
+            hopper.count_word(word)
+            scf.YieldOp(self._program(s.value(s.add(number, 1)), group))
+        with s.scope(branch.else_block):
+            scf.YieldOp([word, number])
+        return list(branch.results)
+
+    def _look(self, word: Any) -> Any:
+        """What the word behind one is, while the tile is not there yet: if programs begin at tiles
+        that lie apart, so that the one before was there long ago. Else looks come too early."""
+        if GROUP_ROWS * self.kernel.groups < APART * self.tile[0]:
+            return self.s.constant(0, self.s.i32)
+        return hopper.look_at_word(word, WORDS * SIZE)
+
+    def _await_turn(self, address: Any, last: Sequence[Any], number: Any) -> list[Any]:
+        """Wait until a group's tile may be added: its word (0 of none), and its turn. `last`: the
+        tile before, its word, and what the word behind that one was."""
+        s, group = self.s, self.s.value(number, self.s.i32)
+        before, word, seen = last
+        at, turn = (hopper.load_address(self._word(group, k)) for k in (1, 2))
+        rows, columns = self.tile
+        behind = s.op("arith.addi", [before, s.constant(rows * columns * SIZE, s.i64)], s.i64)
+        follows = scf.IfOp(self._same(behind, address), [s.i64, s.i32], has_else=True)
+        with s.scope(follows.then_block):
+            found = s.op("arith.addi", [word, s.constant(WORDS * SIZE, s.i64)], s.i64)
+            scf.YieldOp([found, seen])
+        with s.scope(follows.else_block):
+            none = s.constant(0, s.i64)
+            found = scf.IfOp(self._same(turn, none), [s.i64], has_else=True)
+            with s.scope(found.then_block):
+                scf.YieldOp([none])
+            with s.scope(found.else_block):
+                scf.YieldOp([self._word_of(address, at, number)])
+            scf.YieldOp([found.results[0], s.constant(0, s.i32)])
+        found, seen = follows.results
+        hopper.await_word(found, turn, seen)
+        return [found, turn]
+
+    def _same(self, a: Any, b: Any) -> Any:
+        """Whether two words of 64 bits are the same. (Positions have 32.)"""
+        s = self.s
+        return s.op("arith.cmpi", [a, b], s.i1, predicate=ir.IntegerAttr.get(s.i64, 0))
 
     def _word_of(self, address: Any, at: Any, group: Any) -> Any:
         """Where the word of a group's tile is, which lies in the result from row `at` on. Words are

@@ -329,7 +329,7 @@ def add_runs(
     address: Any, source: Any, moved: Sequence[tuple[int, int]], size: int, turn: Any = None
 ) -> None:
     """One lane starts adding runs of so many bytes of f32 to memory, from shared memory: for each,
-    what to add to both addresses. (To an address below 2, nothing.) With `turn` (as of
+    what to add to both addresses. (To an address below 3, nothing.) With `turn` (as of
     `await_word`) they are stored where nobody added before."""
     kinds = {"p": "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32"}
     first = ""
@@ -345,21 +345,32 @@ def add_runs(
         for there, here in moved
     )
     asm(
-        "{\n.reg .pred p;\nelect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 1, p;\n"
+        "{\n.reg .pred p;\nelect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 2, p;\n"
         f"{first}{runs}\n}}\ncp.async.bulk.commit_group;",
         "l,r" if turn is None else "l,r,l", [address, source, *([] if turn is None else [turn])],
     )  # fmt: skip
 
 
-def await_word(address: Any, turn: Any) -> None:
-    """Wait until a word of global memory that another block writes (`tell_word`) is the low half of
-    `turn` (i64); what the copy engine did for that block before is done then, for this warp's
-    copies. Where the half is 0, there is nothing to wait for."""
+def look_at_word(address: Any, distance: int) -> Any:
+    """The word (i32) of global memory so many bytes behind an address (0: 0), as `await_word` sees
+    it."""
+    return asm(
+        "{\n.reg .pred p;\nsetp.ne.b64 p, $1, 0;\nmov.b32 $0, 0;\n"
+        f"@p ld.acquire.gpu.global.b32 $0, [$1+{distance}];\n}}",
+        "=&r,l,~{memory}", [address], ir.IntegerType.get_signless(32),
+    )  # fmt: skip
+
+
+def await_word(address: Any, turn: Any, seen: Any) -> None:
+    """Wait until a word of global memory that another block writes (`tell_word`), and that was
+    `seen`, is the low half of `turn` (i64); what the copy engine did for that block before is done
+    then, for this warp's copies. Where the half is 0, there is nothing to wait for."""
     asm(
         "{\n.reg .pred p;\n.reg .b32 v, w, o;\nmov.b64 {w, o}, $1;\nsetp.eq.b32 p, w, 0;\n"
-        "@p bra THERE_${:uid};\nLATE_${:uid}:\nld.acquire.gpu.global.b32 v, [$0];\n"
+        "@p bra THERE_${:uid};\nmov.b32 v, $2;\nbra SEEN_${:uid};\n"
+        "LATE_${:uid}:\nld.acquire.gpu.global.b32 v, [$0];\nSEEN_${:uid}:\n"
         "setp.ne.b32 p, v, w;\n@p bra LATE_${:uid};\nfence.proxy.async.global;\nTHERE_${:uid}:\n}",
-        "l,l,~{memory}", [address, turn],
+        "l,l,r,~{memory}", [address, turn, seen],
     )  # fmt: skip
 
 
@@ -371,6 +382,17 @@ def tell_word(address: Any, turn: Any) -> None:
         "elect.sync _|p, -1;\nsetp.ne.and.b32 p, o, 0, p;\n@!p bra TOLD_${:uid};\n"
         "fence.proxy.async.global;\nst.release.gpu.global.b32 [$0], o;\nTOLD_${:uid}:\n}",
         "l,l,~{memory}", [address, turn],
+    )  # fmt: skip
+
+
+def count_word(address: Any) -> None:
+    """Wait until memory has all that this warp's copies have written, and add 1 to a word of global
+    memory, which says so."""
+    asm(
+        "cp.async.bulk.wait_group 0;\n{\n.reg .pred p;\nelect.sync _|p, -1;\n"
+        "@!p bra COUNTED_${:uid};\nfence.proxy.async.global;\n"
+        "red.release.gpu.global.add.u32 [$0], 1;\nCOUNTED_${:uid}:\n}",
+        "l,~{memory}", [address],
     )  # fmt: skip
 
 

@@ -138,6 +138,13 @@ class Nvidia(Chip):
     def wait_for_last(self) -> None:
         asm("griddepcontrol.wait;", "~{memory}")  # the intrinsic lets loads move in front of it
 
+    def await_told(self, address: Any, wanted: Any) -> None:
+        asm(
+            "{\n.reg .pred p;\n.reg .b32 v;\nLATE_${:uid}:\nld.acquire.gpu.global.b32 v, [$0];\n"
+            "setp.ne.b32 p, v, $1;\n@p bra LATE_${:uid};\n}",
+            "l,r,~{memory}", [address, wanted],
+        )  # fmt: skip
+
     def see_what_is_over(self) -> None:
         asm("fence.acq_rel.gpu;", "~{memory}")
 

@@ -67,9 +67,12 @@ class ProgramQueue:
             self.programs = self.s.value(self.s.mul(self.programs, PAIR))
 
     def start_barriers(self) -> None:
+        adder = self.kernel.adder
+        others = self.kernel.groups if adder is not None and adder.counted is not None else 0
+        readers = self.kernel.warps + others  # warps that follow the queue
         for k in range(SLOTS):
             hopper.init_barrier(self.kernel.address(self.full + 8 * k), 1)
-            hopper.init_barrier(self.kernel.address(self.empty + 8 * k), self.kernel.warps)
+            hopper.init_barrier(self.kernel.address(self.empty + 8 * k), readers)
 
     def produce(self, counts: Sequence[Any], write: Write) -> None:
         """Take programs; `write(counts)` gives the counts after one, where it stands."""
@@ -113,7 +116,7 @@ class ProgramQueue:
         )
         with s.scope(before):
             number, *inside = before.arguments
-            program, *position = self._get(number)
+            program, *position = self.get(number)
             number = s.value(s.add(number, 1))
             more = s.less(program, self.programs)
             scf.ConditionOp(more, [*position, number, *inside])
@@ -160,7 +163,7 @@ class ProgramQueue:
             hopper.store_word(where, s.value(value, s.i32), lane)
         hopper.arrive_if_first(full, lane)
 
-    def _get(self, number: Any) -> list[Any]:
+    def get(self, number: Any) -> list[Any]:
         """A program's number, the grid's variables there, and what is read for them."""
         slot, full, empty, parity = self._slot(number)
         hopper.wait_barrier(full, parity)

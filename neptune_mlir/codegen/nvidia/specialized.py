@@ -272,7 +272,7 @@ class SpecializedWriter(KernelWriter):
                 quad_rows.add_fragments(self, array, window, layout, values)
             return
         if self.adder is not None:
-            self.adder.settle()
+            self.adder.settle(ends=op.name == "tensor.parallel_insert_slice")
         if not write_tile(self, op, array, window, layout, values):
             threads = self.memory.threads
             if self.resident and len(layout.shape) > 1:

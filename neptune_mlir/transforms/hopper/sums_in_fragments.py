@@ -38,7 +38,7 @@ from neptune_mlir.analysis.tiles import (
     tuned,
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, IN_FRAGMENTS, TARGET, WHOLE
-from neptune_mlir.dialects.op_names import ADD_SLICE
+from neptune_mlir.dialects.op_names import ADD_SLICE, AWAIT_SUMS
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.targets.warp_groups import GROUP_WARPS
@@ -76,9 +76,8 @@ def _qualifies(forall: Any, number: int, added: list[Any]) -> bool:
     if made is None or made.name != "scf.forall" or kind.shape[-1] % COLUMNS:
         return False
     whole = all(_is_whole(op, kind.rank) and _is_in_strips(op, forall) for op in added)
-    return whole and all(
-        _is_elementwise(use.owner.operation) for use in forall.results[number].uses
-    )
+    readers = [use.owner.operation for use in forall.results[number].uses]
+    return whole and all(_is_elementwise(op) for op in readers if op.name != AWAIT_SUMS)
 
 
 def _is_whole(op: Any, rank: int) -> bool:

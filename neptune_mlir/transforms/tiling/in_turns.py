@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.masks import affine_part
-from neptune_mlir.analysis.tiles import adds_in_turns
+from neptune_mlir.analysis.tiles import adds_in_turns, tuned
 from neptune_mlir.dialects.attributes import CHIP
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
@@ -42,6 +42,21 @@ def takes_turns(kernel: TileKernel) -> bool:
     CPU run one by one: `neptune.in_order`.)"""
     on_gpu = CHIP.on(kernel.op.operation.parent.parent)
     return on_gpu and adds_in_turns(kernel.schedule)
+
+
+def is_counted(kernel: TileKernel) -> bool:
+    """Whether programs of a kernel that add to what they share in any order count themselves when
+    their sums are there, so that who reads these need not wait for all (`sums_awaited`). Under a
+    triangle the last programs of many results run at the end, the longest first: nothing is there
+    before."""
+    on_gpu = CHIP.on(kernel.op.operation.parent.parent)
+    if not (on_gpu and tuned(kernel.schedule, "adder", 0)) or takes_turns(kernel):
+        return False
+    if any(form.coefficient(kernel.stream) for form in affine_part(kernel.live)):
+        return False
+    columns = [kernel.result_axes(key)[-1] for key in kernel.results if kernel.spread(key)]
+    known = all(k != kernel.stream and ix.is_static(kernel.axes[k].extent) for k in columns)
+    return known and len(columns) == len(kernel.shared_axes) == 1
 
 
 def rows_stored(kernel: TileKernel) -> Index | None:
@@ -61,15 +76,18 @@ def rows_stored(kernel: TileKernel) -> Index | None:
 
 
 def room_for_words(kernel: TileKernel, key: str, rows: Index) -> Index:
-    """Rows of a result of so many rows of whole tiles, with its words behind these."""
+    """Rows of a result of so many rows of whole tiles, with its words behind these: those of one
+    tile more, as who adds looks at the word behind its own."""
     size = kernel.axes[kernel.stream].size
-    words = ix.scale(ix.floordiv(rows, size), WORDS)
+    tiles = ix.add(ix.floordiv(rows, size), 1) if takes_turns(kernel) else 1
+    words = ix.scale(tiles, WORDS)
     return ix.add(rows, ix.round_up(ix.ceildiv(words, _width(kernel, key)), size))
 
 
 def turn_of(program: GridProgram, frame: Frame, rows: Index) -> list[Any]:
     """Of the tile at hand: the number that its word has when this program may add to it (0: it is
-    the first one), this program's own, and behind how many rows of the result words are.
+    the first one), this program's own, and behind how many rows of the result words are; then the
+    number that all words have in the end (0: there is no program), where program 0 adds last.
 
     Raises:
         LoweringError: neighbours along the dimension need not be those that add next.
@@ -90,6 +108,7 @@ def turn_of(program: GridProgram, frame: Frame, rows: Index) -> list[Any]:
     with root.here():
         first, last = live_span(extent, size, stream, live, neighbour.span)
         own = ix.add(ix.floordiv(tile.offset, axis.size), 1)
+        last = [] if rows_stored(kernel) is None else [ix.where_less(0, axis.extent, 1, 0)]
     with frame.here():
         at = frame.tile(stream).offset
         awaited = ix.where_less(behind, axis.extent, ix.add(own, 1), 0)
@@ -97,7 +116,16 @@ def turn_of(program: GridProgram, frame: Frame, rows: Index) -> list[Any]:
             awaited = ix.where_less(at, last, awaited, 0)
         if any(form.coefficient(stream) > 0 for form in live):
             awaited = ix.where_less(at, first, 0, awaited)
-        return [ix.value(awaited), ix.value(own), ix.value(rows)]
+        return [ix.value(n) for n in (awaited, own, rows, *last)]
+
+
+def count_of(program: GridProgram, rows: Index) -> list[Any]:
+    """Behind how many rows of the result the word is that counts programs, and how many there
+    are."""
+    (along,) = program.kernel.shared_axes
+    axis = program.kernel.axes[along]
+    with program.root.here():
+        return [ix.value(rows), ix.value(ix.ceildiv(axis.extent, axis.size))]
 
 
 def _width(kernel: TileKernel, key: str) -> int:

@@ -45,6 +45,8 @@ from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invari
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
 from neptune_mlir.transforms.tiling.emit import Frame, GridProgram
 from neptune_mlir.transforms.tiling.in_turns import (
+    count_of,
+    is_counted,
     room_for_words,
     rows_stored,
     takes_turns,
@@ -53,6 +55,7 @@ from neptune_mlir.transforms.tiling.in_turns import (
 from neptune_mlir.transforms.tiling.kernel import LOOPED, RunningValue, TileKernel, read_kernel
 from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
 from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
+from neptune_mlir.transforms.tiling.sums_awaited import await_sums
 from neptune_mlir.transforms.tiling.zeros import build_zeros, zeros_first
 
 _KERNEL_OPS = ("stream", "private", "global", "map", "reduce", "accumulate")
@@ -76,6 +79,7 @@ def lower_to_tiles(module: Any) -> None:
             op.erase()
         if CHIP.on(module.operation):
             zeros_first(block)
+            await_sums(block)
 
 
 def _is_kernel(op: Any) -> bool:
@@ -255,12 +259,13 @@ def _result_shape(kernel: TileKernel, key: str) -> list[Index]:
 def _room(kernel: TileKernel, key: str, axis: int) -> Index:
     """What a result has along an axis: on GPUs, of what programs add up, whole tiles of a stream.
     Nobody has to ask where it ends then, and it may lie in memory tile by tile. Behind these are
-    the words of programs that take turns."""
+    the words of programs that take turns, or count themselves."""
     extent = kernel.axes[axis].extent
     if axis != kernel.stream or not kernel.spread(key) or not _has_whole_tiles(kernel):
         return extent
     rows = ix.round_up(extent, kernel.axes[axis].size)
-    return room_for_words(kernel, key, rows) if takes_turns(kernel) else rows
+    words = takes_turns(kernel) or is_counted(kernel)
+    return room_for_words(kernel, key, rows) if words else rows
 
 
 def _has_whole_tiles(kernel: TileKernel) -> bool:
@@ -529,6 +534,8 @@ def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
         at = list(map(ix.value, offsets))
     if takes_turns(program.kernel):
         at += _turn(program, frame)
+    elif is_counted(program.kernel) and _has_whole_tiles(program.kernel):
+        at += count_of(program, _rows_of_tiles(program))
     with frame.here():
         made = ir.Operation.create(ADD_SLICE, results=[strip.type], operands=[value, strip, *at])
         live = affine_part(program.kernel.live)
@@ -539,12 +546,16 @@ def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
 
 def _turn(program: GridProgram, frame: Frame) -> list[Any]:
     """When this program may add its part of the tile at hand."""
-    stream = program.kernel.axes[program.kernel.stream]
     if not _has_whole_tiles(program.kernel):
         raise program.kernel.error("programs cannot take turns: tiles that are not whole")
+    return turn_of(program, frame, _rows_of_tiles(program))
+
+
+def _rows_of_tiles(program: GridProgram) -> Index:
+    """How many rows all tiles have of what programs share."""
+    stream = program.kernel.axes[program.kernel.stream]
     with program.root.here():
-        rows = ix.round_up(stream.extent, stream.size)
-    return turn_of(program, frame, rows)
+        return ix.round_up(stream.extent, stream.size)
 
 
 def _in_strip(

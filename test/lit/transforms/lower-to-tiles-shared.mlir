@@ -9,6 +9,19 @@
 // In any order, each may begin at a tile of its own: the loop's variable and that, or what is behind the end
 // less the end.
 // RUN: neptune-opt %t.mlir --join-streams=joined=1 --tile --set-choices=apart=1 --lower-to-tiles | filecheck %s --check-prefix=APART
+// Who reads the sum waits for the programs of its rows, not for the kernel: for the first one's number at each
+// tile where they take turns, else for a word that counts all.
+// RUN: neptune-opt %t.mlir --join-streams=joined=1 --tile --set-choices=adder=1 --lower-to-tiles | filecheck %s --check-prefix=COUNTED
+
+// COUNTED-LABEL: func.func @shared
+// COUNTED: scf.forall (%{{.*}}) in (%{{.*}}) shared_outs
+// COUNTED: scf.forall (%{{.*}}) in (%{{.*}}) shared_outs(%{{.*}}, %{{.*}}, %{{.*}})
+// COUNTED: "neptune.add_slice"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {neptune.whole}
+// COUNTED: scf.forall (%[[I:.*]]) in
+// COUNTED: %[[ROW:.*]] = affine.apply #{{.*}}(%[[I]])
+// COUNTED: %[[LAST:.*]] = arith.select %{{.*}} : index
+// COUNTED: "neptune.await_sums"(%{{.*}}#2, %[[ROW]], %{{.*}}, %[[LAST]], %{{.*}}) {size = {{.*}}, tile = 0 : i64}
+// COUNTED: tensor.extract_slice %{{.*}}#2[%[[ROW]], 0]
 
 // APART-LABEL: func.func @shared
 // APART: scf.forall (%[[J:.*]]) in (%{{.*}}) shared_outs(%{{.*}}, %{{.*}}, %{{.*}})
@@ -29,7 +42,8 @@
 // TURNS: neptune.kernel = "shared_0_zeros2"
 // TURNS: scf.forall (%[[J:.*]]) in (%{{.*}}) shared_outs
 // TURNS: scf.for %[[I:.*]] = {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[S:.*]] = %{{.*}})
-// TURNS: "neptune.add_slice"(%{{.*}}, %[[S]], %[[I]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {neptune.whole} : (tensor<64x64xf32>, tensor<?x64xf32>, index, index, index, index, index)
+// TURNS: "neptune.add_slice"(%{{.*}}, %[[S]], %[[I]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {neptune.whole} : (tensor<64x64xf32>, tensor<?x64xf32>, index, index, index, index, index, index)
+// TURNS: "neptune.await_sums"(%{{.*}}#2, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {size = {{.*}}, tile = 64 : i64}
 
 // CHECK-LABEL: func.func @shared
 // CHECK: %[[Z:.*]] = scf.forall
@@ -108,6 +122,11 @@ func.func @shared(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf3
     "neptune.produce"(%h) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<?x64xf32>) -> ()
   }, {}) {axis = 1 : i64, axis_names = ["i", "j", "e", "d"], domain = array<i64: -9223372036854775808, -9223372036854775808, 64, 64>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
     : (index, index) -> tensor<?x64xf32>
-  return %r#0, %r#1, %t : tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>
+  %u = "neptune.map"(%n) ({
+    %a = "neptune.read"(%t) {map = affine_map<(i, d) -> (i, d)>} : (tensor<?x64xf32>) -> f32
+    %b = arith.mulf %a, %a : f32
+    "neptune.yield"(%b) : (f32) -> ()
+  }) {domain = array<i64: -9223372036854775808, 64>, result_axes = array<i64: 0, 1>} : (index) -> tensor<?x64xf32>
+  return %r#0, %r#1, %u : tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>
 }
 

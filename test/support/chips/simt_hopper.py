@@ -40,12 +40,13 @@ from support.chips.simt_parts import (
     swizzle,
     swizzled,
 )
+from support.chips.simt_words import Words
 
 ASM = "llvm.inline_asm"
 DEEP = {"tf32": 8, "e4m3": 32}  # columns of a factor in 32 bytes, where they are not 16
 
 
-class HopperBlock(simt.Block):
+class HopperBlock(Words, simt.Block):
     """One block of threads; `maps` are those of its arguments."""
 
     def __init__(
@@ -320,6 +321,8 @@ class HopperBlock(simt.Block):
             if barrier.complete():
                 for load in loads:
                     self._bring(*load)
+            elif self.adding:
+                self.adder.pass_turn()
             elif self.producing:
                 assert self.producer is not None
                 self.producer.pass_turn()
@@ -410,7 +413,7 @@ class HopperBlock(simt.Block):
         self.memory.heap[target[exists][:, None] + np.arange(there)] = rows[exists, :there]
 
     def _add_runs(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        assert "elect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 1, p;\n" in text, text
+        assert "elect.sync _|p, -1;\nsetp.gt.and.u64 p, $0, 2, p;\n" in text, text
         found = re.findall(r"@([pq]) .*\[\$0\+(\d+)\], \[\$1\+(\d+)\], (\d+);", text)
         for warp in self._warps(mask):
             lanes = np.arange(self.threads) // 32 == warp
@@ -418,7 +421,7 @@ class HopperBlock(simt.Block):
             stores = bool(turn) and turn[0] % (1 << 32) == 0
             assert not turn or "setp.eq.and.b32 q, w, 0, p;" in text, text
             runs = [run for when, *run in found if (when == "q") == stores]
-            for there, here, size in (map(int, run) for run in runs if address > 1):
+            for there, here, size in (map(int, run) for run in runs if address > 2):
                 assert (address + there) % 16 == (source + here) % 16 == size % 16 == 0
                 assert not self.fresh[source + here : source + here + size].any()
                 self.boxes[warp].append(
@@ -436,26 +439,6 @@ class HopperBlock(simt.Block):
             for write in self.boxes[warp]:
                 write()
             self.boxes[warp].clear()
-
-    def _await_word(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        """Blocks run one behind the other, so what a program waits for has been told."""
-        assert "fence.proxy.async.global;\nTHERE" in text, text
-        for warp in self._warps(mask):
-            lanes = np.arange(self.threads) // 32 == warp
-            address, turn = (self._one(v, lanes) for v in operands)
-            if wanted := turn % (1 << 32):
-                found = self.memory.heap[address : address + 4].view(np.int32)[0]
-                assert found == wanted, f"a turn that does not come: {found} for {wanted}"
-
-    def _tell_word(self, text: str, operands: Any, mask: np.ndarray) -> None:
-        assert text.startswith("cp.async.bulk.wait_group 0;"), text
-        self._await_boxes(text, operands, mask)
-        for warp in self._warps(mask):
-            lanes = np.arange(self.threads) // 32 == warp
-            address, turn = (self._one(v, lanes) for v in operands)
-            if turn >> 32:
-                raw = np.array([turn >> 32], np.int32).view(np.uint8)
-                self.memory.heap[address : address + 4] = raw
 
     def _store_address(self, text: str, operands: Any, mask: np.ndarray) -> None:
         place, address, thread = operands
@@ -582,8 +565,11 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "setp.ne.b64 p, $1, 0;\nvote.sync": HopperBlock._is_somewhere,
     "cp.reduce.async.bulk.global": HopperBlock._add_runs,
     "ld.shared.b32": HopperBlock._load_word,
+    "ld.acquire.gpu.global.b32 v, [$0];\nsetp.ne.b32 p, v, $1": HopperBlock._await_told,
+    "@p ld.acquire.gpu": HopperBlock._look_at_word,
     "ld.acquire.gpu": HopperBlock._await_word,
     "st.release.gpu": HopperBlock._tell_word,
+    "red.release.gpu": HopperBlock._count_word,
     "fence.proxy.async": HopperBlock._publish,
     "cp.async.bulk.wait_group.read 0": HopperBlock._await_boxes,
     "shared::cluster.global.mbarrier::complete_tx": HopperBlock._load_box,

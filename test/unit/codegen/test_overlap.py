@@ -60,6 +60,36 @@ def test_kernels(case):
     assert independent(kernels, [(grid,) for grid, *_ in listed], BUFFERS) == wanted
 
 
+# kernels that read sums, the last one; which of its sums it awaits by words
+SUMS = {
+    "of the one before": ([(KEYS, [X], [0]), (ROWS, [X], [0]), (ALL, [buffer(0)], [2])], [0], 1),
+    "and of none by words": ([(KEYS, [X], [0]), (ROWS, [X], [0]), (ALL, [buffer(0)], [2])], [], 0),
+    "and another result of that one": (
+        [(KEYS, [X], [0]), (ROWS, [X], [0, 1]), (ALL, [buffer(0), buffer(1)], [2])], [0], 0,
+    ),
+    "and one of a kernel behind it": (
+        [(ROWS, [X], [0]), (ALL, [X], [1]), (ALL, [buffer(0), buffer(1)], [2])], [0], 0,
+    ),
+    "and one of a kernel before it": (
+        [(KEYS, [X], [1]), (ROWS, [buffer(1)], [0]), (ALL, [buffer(0), buffer(1)], [2])], [0], 1,
+    ),
+    "in memory that the one before reads": (
+        [(KEYS, [X], [2]), (ROWS, [buffer(2)], [0]), (ALL, [buffer(0)], [2])], [0], 0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SUMS)
+def test_sums_that_are_awaited_by_words(case):
+    """Who adds has waited for all before, so nothing else is to be waited for, but what that kernel
+    or one behind it makes."""
+    listed, words, wanted = SUMS[case]
+    kernels = [signature(str(k), read, made) for k, (_, read, made) in enumerate(listed)]
+    kernels[-1].awaited = list(map(buffer, words))
+    found = independent(kernels, [(grid,) for grid, *_ in listed], BUFFERS)
+    assert found[-1] == wanted
+
+
 def test_what_no_kernel_before_writes():
     """Whose memory has another shape is what it is in; what a kernel writes itself is there."""
     kernels = [

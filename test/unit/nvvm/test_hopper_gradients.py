@@ -129,15 +129,33 @@ def test_programs_that_add_to_one_result(head_dim, causal, knobs, lengths, monke
         assert relative_error(f, w) < 2e-3
 
 
+COUNT = "red.release.gpu"
+AWAIT = "ld.acquire.gpu.global.b32 v, [$0];\nsetp.ne.b32 p, v, $1"
+
+
+def operands_of(monkeypatch, instruction):
+    """What the operands of an instruction are, of each thread that comes to it."""
+    found, run = [], INSTRUCTIONS[instruction]
+
+    def runs(self, text, operands, mask):
+        found.extend({*zip(*(v[mask] for v in operands), strict=True)})
+        return run(self, text, operands, mask)
+
+    monkeypatch.setitem(INSTRUCTIONS, instruction, runs)
+    return found
+
+
 @pytest.mark.parametrize(("head_dim", "causal", "knobs", "lengths"), [
-    (64, False, "joined:1;rows:128;stream:64;late:0;adder:1", (70, 90)),
+    (64, False, "joined:1;rows:128;stream:64;late:0;adder:1;resident:1", (70, 90)),
     pytest.param(64, True, WIDE + ";adder:1;resident:1", (300, 290), marks=pytest.mark.nightly),
     pytest.param(128, True, "joined:1;adder:1", (150, 140), marks=pytest.mark.nightly),
     pytest.param(128, False, "joined:1;adder:1;boxed:0", (70, 70), marks=pytest.mark.nightly),
 ])  # fmt: skip
-def test_warps_that_add(head_dim, causal, knobs, lengths):
+def test_warps_that_add(head_dim, causal, knobs, lengths, monkeypatch):
     """Groups store 16 bytes a lane and go on: a warp of each adds their tiles, and has read the
-    last of a program before the group stages its results at the same place."""
+    last of a program before the group stages its results at the same place. It counts programs
+    whose sums are there: who reads these waits for no kernel, where there are programs."""
+    counted, awaited = operands_of(monkeypatch, COUNT), operands_of(monkeypatch, AWAIT)
     program = ops.attention(head_dim=head_dim, dtype="f16", causal=causal, align="start")
     backward, arrays = backward_of(program, 1, *lengths, head_dim)
     kernel = Specialised(backward, knobs=knobs)
@@ -150,6 +168,12 @@ def test_warps_that_add(head_dim, causal, knobs, lengths):
     wanted = backward.reference(*(x.astype(float) for x in arrays))
     for f, w in zip(kernel(*arrays), wanted, strict=True):
         assert relative_error(f, w) < 2e-3
+    words = {int(address) for address, _ in awaited}
+    assert words == {int(address) for (address,) in counted} and len(words) == 2 * (not causal)
+    assert causal or {int(n) for _, n in awaited} == {-(-lengths[1] // 128)}  # (two groups)
+    found = kernel(*(x[:, :, :0] if n in ("k", "v") else x
+                     for n, x in zip(backward.inputs, arrays, strict=True)))  # fmt: skip
+    assert not found[0].any()
 
 
 @pytest.mark.parametrize(("head_dim", "causal", "knobs", "lengths"), [
@@ -164,9 +188,18 @@ def test_programs_that_add_in_turns(head_dim, causal, knobs, lengths, monkeypatc
     no programs. (The simulator's blocks run one by one, so a turn that has not come
     when it is waited for never does.)"""
     waited, wait = {}, HopperBlock._await_word
+    awaited = operands_of(monkeypatch, AWAIT)
+    looked, look = [], HopperBlock._look_at_word
+
+    def looks(self, text, operands, mask):
+        found = look(self, text, operands, mask)
+        looked.append(found[mask].max())
+        return found
+
+    monkeypatch.setitem(INSTRUCTIONS, "@p ld.acquire.gpu", looks)
 
     def waits(self, text, operands, mask):
-        for address, turn in {*zip(*(v[mask] for v in operands), strict=True)}:
+        for address, turn, _ in {*zip(*(v[mask] for v in operands), strict=True)}:
             if turn:  # 0 of results that are no sums
                 waited.setdefault(address, []).append(int(turn) % (1 << 32))
         wait(self, text, operands, mask)
@@ -183,6 +216,9 @@ def test_programs_that_add_in_turns(head_dim, causal, knobs, lengths, monkeypatc
              for at in range(0, rows, stream)]  # fmt: skip
     turns = sorted([0, *range(last, 1, -1)] for last in lasts)
     assert sorted(waited.values()) == sorted(turns * 4)  # two heads, two groups
+    assert {int(n) for _, n in awaited} == {1}  # the first program adds last: it is not waited for
+    assert {int(address) for address, _ in awaited} == {*waited}
+    assert any(looked) == (head_dim == 128 or stream == 64)  # before a tile is there
     wanted = backward.reference(*(x.astype(float) for x in arrays))
     for f, w in zip(found, wanted, strict=True):
         assert relative_error(f, w) < 2e-3
