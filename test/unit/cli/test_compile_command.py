@@ -15,7 +15,7 @@ from neptune_mlir.pipelines.gpu import plan_of
 # and the rounds of their programs are not over later than those of others
 LENGTH = "select((k.shape[2] <= (2 * "  # of programs: rows that end a triangle are all long
 LONG, LONGER = (f"calls where and(({n} <= k.shape[2]), ((9 * {LENGTH}" for n in (2048, 8192))
-PART = f"calls where and((1 <= multiprocessors), ((10 * {LENGTH}"  # of a tile, or over sooner by it
+PART = f"calls where ((10 * {LENGTH}"  # of a tile, or over sooner by it
 PROGRAMS = "((q.shape[0] * q.shape[1]) * ceildiv(q.shape[2], {}))"
 FEW = f"calls where or(((10 * {LENGTH}"  # the rounds of their programs are over sooner
 SHORT = f"calls where and((k.shape[2] <= 1024), ({PROGRAMS.format(64)} <= (2 * multiprocessors)))"
