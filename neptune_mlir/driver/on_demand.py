@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.plan import Expression, evaluate
+from neptune_mlir.runtime.plan import Evaluation, Expression
 from neptune_mlir.targets.tuned import Table
 
 # fact of a bundle that is begun: the images of the whole one in order, each as the place of its
@@ -43,9 +43,13 @@ class Coming:
     scalars: Sequence[Any]
     processors: int
 
+    @functools.cached_property
+    def _values(self) -> Evaluation:
+        return Evaluation(self.shapes, self.scalars, self.processors)
+
     def takes(self, when: Expression) -> bool:
         """Whether it is one of these calls."""
-        return bool(evaluate(when, self.shapes, self.scalars, self.processors))
+        return bool(self._values.of(when))
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,13 @@ class OnDemand:
         self, code: int, shapes: Sequence[Any], scalars: Sequence[Any], processors: int
     ) -> None:
         """The last one behind the image whose code begins at `code` (see `Growing`)."""
+        call = Evaluation(shapes, scalars, processors)  # conditions have much in common
         with self._lock:
             for place in range(len(self._order) - 1, self._order.index(code), -1):
                 later = self._order[place]
                 if not isinstance(later, Later):
                     continue
-                serves = evaluate(later.when, shapes, scalars, processors)
-                if serves and self._add(place, later):
+                if call.of(later.when) and self._add(place, later):
                     break
 
     def _add(self, place: int, later: Later) -> bool:

@@ -293,6 +293,7 @@ class RaisedProgram:
         # by schedule, and whether rows are merged
         self._fused: dict[tuple[str, bool, str], Lowering] = {}
         self._tiled: dict[Form, TileProgram] = {}
+        self._whole: list[tuple[Any, Lowering]] = []  # for any call, by what was asked for
 
     @property
     def constants(self) -> dict[str, bytes]:
@@ -331,7 +332,7 @@ class RaisedProgram:
         whole = [["eq", ["mod", ["dim", a, d], n], 0] for a, d, n in found[0]]
         made = copy.copy(self)
         made.__dict__.pop("_merged", None)
-        made._raised, made._fused, made._tiled = raised, {}, {}
+        made._raised, made._fused, made._tiled, made._whole = raised, {}, {}, []
         return made, functools.reduce(lambda a, b: ["and", a, b], whole)
 
     @functools.cached_property
@@ -467,6 +468,10 @@ class RaisedProgram:
         `some_calls`: it is for some alone."""
         if level == "neptune":
             return self._raised.copy()
+        asked = target, way, schedule, merged
+        known = next((made for before, made in self._whole if before == asked), None)
+        if known is not None and not some_calls:  # it was looked at before (`chunks_of`)
+            return known.copy()
         rule, chosen, fused = self._begun(target, way, schedule, merged)
         # a schedule that somebody chose keeps its own tile sizes
         knobs, found = {} if self.schedule else way.knobs, self.finding(target)
@@ -492,6 +497,7 @@ class RaisedProgram:
         lowering.to_fused(values)
         if not some_calls:
             lowering.find_cases()
+            self._whole.append((asked, lowering.copy()))
         return lowering
 
     def _applies(self, way: Way, target: str, schedule: str, merged: bool) -> bool:

@@ -20,7 +20,7 @@ from neptune_mlir.runtime.cpu_again import TensorCall
 from neptune_mlir.runtime.cpu_call import Arrays, CpuCall, Prepared
 from neptune_mlir.runtime.cpu_entry import NativeEntry
 from neptune_mlir.runtime.loader import check_machine, load
-from neptune_mlir.runtime.plan import Argument, Evaluation, Expression, Plan, evaluate
+from neptune_mlir.runtime.plan import Argument, Evaluation, Expression, Plan
 
 _CALLS_LIMIT = 1024  # signatures whose calls are kept
 
@@ -134,11 +134,10 @@ class CpuExecutable:
     def _load(self, shapes: Sequence[Any], scalars: Sequence[Any], count: int) -> _Loaded:
         """The code for a call with these shapes and numbers."""
 
+        call = Evaluation(shapes, scalars, count)
+
         def chosen() -> _Variant:
-            return next(
-                v for v in self._variants
-                if v.when is None or evaluate(v.when, shapes, scalars, count)
-            )  # fmt: skip
+            return next(v for v in self._variants if v.when is None or call.of(v.when))
 
         variant = chosen()
         if self._growing is not None:

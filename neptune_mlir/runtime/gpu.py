@@ -40,7 +40,7 @@ from neptune_mlir.runtime.memory import (
     root,
 )
 from neptune_mlir.runtime.parameters import parameters
-from neptune_mlir.runtime.plan import Plan
+from neptune_mlir.runtime.plan import Evaluation, Plan
 from neptune_mlir.runtime.shards.in_two import ArraysInTwo, first_of, takes
 
 _SIZES_LIMIT = 1024  # shapes whose numbers are kept
@@ -379,8 +379,9 @@ def _choose(
     views: Sequence[ArrayView | None], out: Sequence[ArrayView | None],
 ) -> tuple[LoadedImage, Sizes]:  # fmt: skip
     """The last image for a call; of those for some calls alone, one that needs no copies."""
+    call = Evaluation(shapes, scalars, images[0].multiprocessors)  # all are of one device
     for image in reversed(images):
-        if not image.serves(shapes, scalars):
+        if not image.serves(call):
             continue
         sizes = Sizes(image.plan, shapes, scalars, image.multiprocessors)
         if image.when is None or can_view(image.plan, sizes, views, out):

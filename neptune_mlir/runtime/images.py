@@ -15,7 +15,7 @@ from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.drivers.driver import Driver
 from neptune_mlir.runtime.memory import is_aligned, root
 from neptune_mlir.runtime.parameters import CallNumbers
-from neptune_mlir.runtime.plan import Expression, Plan, evaluate
+from neptune_mlir.runtime.plan import Evaluation, Expression, Plan
 from neptune_mlir.targets.chips import gpu_target, is_known
 
 
@@ -64,10 +64,9 @@ class LoadedImage:
         """Whether its plan has arrays under another shape."""
         return any(buffer.of is not None for buffer in self.plan.buffers)
 
-    def serves(self, shapes: Sequence[Any], scalars: Sequence[Any]) -> bool:
-        """Whether it is for a call with these shapes and numbers."""
-        when = self.when
-        return when is None or bool(evaluate(when, shapes, scalars, self.multiprocessors))
+    def serves(self, call: Evaluation) -> bool:
+        """Whether it is for a call. (Conditions of images have much in common.)"""
+        return self.when is None or bool(call.of(self.when))
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
