@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.torch import again, op
+from neptune_mlir.torch import again, autocast, op
 from neptune_mlir.torch.gradients import DifferentiableAttention
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.trace import recent, trace
@@ -38,7 +38,8 @@ def attention(
     Args:
         q: [batch, heads, q_len, dim], f16, bf16, f32 or f64, on a CPU or an NVIDIA GPU, of any
             strides.
-        k, v: [batch or 1, kv_heads, kv_len, dim] and [..., v_dim], of the dtype of q.
+        k, v: [batch or 1, kv_heads, kv_len, dim] and [..., v_dim], of the dtype of q. (Inside of
+            `torch.autocast` all three are cast, as for FlexAttention.)
         score_mod: `score_mod(score, b, h, q_idx, kv_idx)` on 0-d tensors, as FlexAttention's; it
             may read tensors of its closure (`slopes[h]`, `bias[b, h, q_idx, kv_idx]`).
         mask_mod: `mask_mod(b, h, q_idx, kv_idx)`: whether a query sees a key.
@@ -58,6 +59,9 @@ def attention(
         InputError: a modifier that cannot be traced, or that does to the score what no kernel can.
     """
     compiling = torch.compiler.is_compiling()
+    # (to ask for a device costs four times as much)
+    if compiling or torch._C._is_any_autocast_enabled():
+        q, k, v = autocast.cast(q, k, v)
     door, asked = None, (q, k, v)
     # (no operation of ours has tangents)
     if (block_mask is None and not compiling and forward_ad._current_level < 0
