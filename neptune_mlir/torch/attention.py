@@ -59,19 +59,17 @@ def attention(
         InputError: a modifier that cannot be traced, or that does to the score what no kernel can.
     """
     compiling = torch.compiler.is_compiling()
-    # (to ask for a device costs four times as much)
-    if compiling or torch._C._is_any_autocast_enabled():
-        q, k, v = autocast.cast(q, k, v)
     door, asked = None, (q, k, v)
-    # (no operation of ours has tangents)
-    if (block_mask is None and not compiling and forward_ad._current_level < 0
+    if (block_mask is None and not compiling and forward_ad._current_level < 0  # (no tangents)
             and (scale is None or type(scale) is float)):  # fmt: skip
         options = scale, is_causal, enable_gqa, return_lse
         made = _as_last(q, k, v, score_mod, mask_mod, options)
         if made is not None:
             return made if return_lse else made[0]
+        q, k, v = autocast.cast(q, k, v)  # (whether it is on is among what calls have alike)
         mods, captured = key_of_mods(q, k, score_mod, mask_mod, None)
         door, asked = ("attention", mods, *options), (q, k, v, *captured)
+    q, k, v = autocast.cast(q, k, v)
     k, v = _checked(q, k, v, enable_gqa)
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     plain = score_mod is None and mask_mod is None and block_mask is None

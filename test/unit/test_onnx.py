@@ -64,7 +64,7 @@ def test_grouped_causal_attention_is_one_kernel(tmp_path):
 
 
 def test_hardmax_of_old_operator_sets(tmp_path):
-    """Before 13 all from the axis on were one dimension; ONNX's converter of versions forgets it."""
+    """Before 13 all from the axis on was one dimension. The converter of versions forgets it."""
     nodes = [Node("Hardmax", ["x"], ["y"]), Node("Hardmax", ["x"], ["z"], axis=-1)]
     outputs = {"y": [3, 4, 5], "z": [3, 4, 5]}
     path = save(tmp_path / "f.onnx", nodes, {"x": [3, 4, 5]}, outputs, opset=11)

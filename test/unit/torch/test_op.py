@@ -46,6 +46,15 @@ def test_opcheck(name, interpreted):
     assert set(done.values()) == {"SUCCESS"}
 
 
+def test_repeated_calls_and_autocast():
+    """Whether a call is like an earlier one has to do with autocast."""
+    q, k, v = tensors()
+    for kind in (q.dtype, torch.bfloat16, torch.bfloat16, q.dtype):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind is torch.bfloat16):
+            for _ in range(2):
+                assert attention(q, k, v).dtype is kind
+
+
 def test_autocast(interpreted):
     """As FlexAttention's operands, and those of torch's products."""
     q, k, v = tensors()
@@ -59,7 +68,6 @@ def test_autocast(interpreted):
     assert found.dtype is mixed.dtype is dtype and loss.dtype is torch.float32
     torch.testing.assert_close(mixed, attention(*low, is_causal=True), rtol=0, atol=0)
     torch.testing.assert_close(loss, linear_cross_entropy(low[0], classes.to(dtype), targets))
-    assert attention(q, k, v).dtype is q.dtype
 
 
 @pytest.mark.parametrize("compiles", [True, False])
