@@ -173,8 +173,6 @@ def from_onnx(path: Path) -> str:
     with open(path, "rb"):
         pass
     onnx = _package("onnx", "pip install 'neptune-mlir[onnx]'")
-    from neptune_mlir.driver.straight_code import straightened
-
     nodes = importlib.import_module("neptune_mlir.driver.onnx_nodes")
     try:
         model = nodes.prepared(onnx.load(str(path)), str(path))
@@ -188,8 +186,7 @@ def from_onnx(path: Path) -> str:
         try:
             given, lengths = text, bool(_LENGTH.search(text))
             text = torch_views.to_linalg(text, ONNX, str(path), lengths=lengths)
-            text = _with_signs(text, given)
-            return straightened(text, str(path)) if "scf.for" in text else text
+            return _with_signs(text, given)
         except InputError as error:
             problem = problem or error  # that of the model as it was given
         refused = torch_mlir_opt.refused_operators(text, ONNX_TO_TORCH, str(path))

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from neptune_mlir.driver.onnx_sampling import sampled
 from neptune_mlir.errors import InputError
@@ -18,6 +18,29 @@ from neptune_mlir.errors import InputError
 _COUNTS = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16,
            TensorProto.INT32)  # fmt: skip
 _FLOATS = TensorProto.FLOAT, TensorProto.FLOAT16
+
+
+def of_rows(model: ModelProto) -> ModelProto:
+    """A model of an old operator set whose `Hardmax` are of two dimensions: of more, it took all
+    from its axis on as one, and the converter of versions knows that of `Softmax` alone."""
+    found = ModelProto()
+    found.CopyFrom(model)
+    nodes = list(found.graph.node)
+    del found.graph.node[:]
+    for k, node in enumerate(nodes):
+        if node.op_type != "Hardmax" or node.domain not in ("", "ai.onnx"):
+            found.graph.node.append(node)
+            continue
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
+        (x,), (y,), own = node.input, node.output, f"hardmax{k}"
+        for made in (
+            helper.make_node("Shape", [x], [f"{own}.shape"], node.name),
+            helper.make_node("Flatten", [x], [f"{own}.rows"], node.name, axis=axis),
+            helper.make_node("Hardmax", [f"{own}.rows"], [f"{own}.hits"], node.name, axis=1),
+            helper.make_node("Reshape", [f"{own}.hits", f"{own}.shape"], [y], node.name),
+        ):
+            found.graph.node.append(made)
+    return found
 
 
 def _depth_to_space(

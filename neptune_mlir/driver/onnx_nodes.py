@@ -24,7 +24,7 @@ from onnx import (
 )
 
 from neptune_mlir.driver.limits import PAIRS
-from neptune_mlir.driver.onnx_corrected import CORRECTED
+from neptune_mlir.driver.onnx_corrected import CORRECTED, of_rows
 from neptune_mlir.driver.onnx_folding import folded
 from neptune_mlir.driver.onnx_masked import selected
 from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
@@ -43,7 +43,7 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
         InputError: an input of unknown rank, or of strings, or a determinant.
     """
     if _set_version(model) < OLDEST:
-        model = version_converter.convert_version(model, OLDEST)
+        model = version_converter.convert_version(of_rows(model), OLDEST)
     if model.functions:
         model = inliner.inline_local_functions(model)
     held = {x.name for x in model.graph.initializer}

@@ -10,13 +10,14 @@ no element, which recursions end with, start at 0.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.dialects.context import load_dialects_of, make_context
+from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.driver.stablehlo import forms, lengths
 from neptune_mlir.errors import InputError
-from neptune_mlir.ir.bindings import arith, diagnostic_lines, ir, lock, passmanager
+from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock, passmanager
 
 MOST = 20_000  # ops that a loop may become
 # first, for ops of torch-mlir's dialects cannot be inlined
@@ -27,8 +28,8 @@ _GOES_ON: dict[str, Callable[[int, int], bool]] = {
 
 
 def straightened(text: str, name: str, register: Callable[[Any], None] | None = None) -> str:
-    """A program with its counted loops (of StableHLO and `scf`) written out and its branches (of
-    StableHLO) selected, and other ops in the place of those that are never converted.
+    """A program with its counted loops written out and its branches selected, and other ops in the
+    place of those that are never converted.
 
     Args:
         register: makes more dialects known to a context.
@@ -61,8 +62,6 @@ def _straighten(op: Any) -> bool:
                 changed |= _straighten(inner.operation)
     if op.name == "stablehlo.while":
         return _write_out(op) or changed
-    if op.name == "scf.for":
-        return _write_out_for(op) or changed
     if op.name in ("stablehlo.case", "stablehlo.if"):
         return _select(op) or changed
     if op.name == "stablehlo.slice" and 0 in list(op.results[0].type.shape):
@@ -113,33 +112,9 @@ def _write_out(loop: Any) -> bool:
     with ir.InsertionPoint(loop), loop.location:
         for value in values:
             carried[counter] = _constant(carried[counter].type, value)
-            carried = _inline(body, dict(zip(body.arguments, carried, strict=True)), loop)
+            carried = clone_scalar_code(body, dict(zip(body.arguments, carried, strict=True)))
     _replace(loop, carried)
     return True
-
-
-def _write_out_for(loop: Any) -> bool:
-    """A loop of `scf` that carries tensors."""
-    low, high, step, *carried = loop.operands
-    bounds = [_index(value) for value in (low, high, step)]
-    body = loop.regions[0].blocks[0]
-    tensors = any(isinstance(value.type, ir.RankedTensorType) for value in carried)
-    if None in bounds or not tensors:
-        return False
-    values = range(*bounds)  # type: ignore[arg-type]
-    if len(values) * _size(body) > MOST:
-        return False
-    with ir.InsertionPoint(loop), loop.location:
-        for value in values:
-            at = arith.ConstantOp(low.type, ir.IntegerAttr.get(low.type, value)).result
-            carried = _inline(body, dict(zip(body.arguments, [at, *carried], strict=True)), loop)
-    _replace(loop, carried)
-    return True
-
-
-def _index(value: Any) -> int | None:
-    op = _owner(value, "arith.constant")
-    return None if op is None else int(ir.IntegerAttr(op.attributes["value"]).value)
 
 
 def _counted(loop: Any) -> tuple[int, list[int]] | None:
@@ -223,7 +198,7 @@ def _select(op: Any) -> bool:
         return False
     chosen = op.operands[0]
     with ir.InsertionPoint(op), op.location:
-        results = [_inline(block, {}, op) for block in blocks]
+        results = [clone_scalar_code(block, {}) for block in blocks]
         if op.name == "stablehlo.if":
             tests = [chosen]
         else:  # an index out of range chooses the last
@@ -250,27 +225,6 @@ def _equals(value: Any, number: int) -> Any:
 
 
 # ---- both ----------------------------------------------------------------------------------------
-
-
-def _inline(block: Any, table: Mapping[Any, Any], before: Any) -> list[Any]:
-    """Copies of a block's ops in front of an op; what the block returns, as values there."""
-    known = dict(table)
-    operations = [op.operation for op in block.operations]
-    for op in operations[:-1]:
-        copy = op.clone(ir.InsertionPoint(before)).operation
-        _rename(copy, known)
-        known.update(zip(op.results, copy.results, strict=True))
-    return [known.get(value, value) for value in operations[-1].operands]
-
-
-def _rename(op: Any, table: Mapping[Any, Any]) -> None:
-    for k, operand in enumerate(op.operands):
-        if operand in table:
-            op.operands[k] = table[operand]
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                _rename(inner.operation, table)
 
 
 def _replace(op: Any, values: Sequence[Any]) -> None:

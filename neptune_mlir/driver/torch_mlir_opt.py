@@ -5,6 +5,7 @@ is not to end the process of who imports one.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 from pathlib import Path
@@ -54,6 +55,19 @@ def lower(
         raise InputError(said, hint=_HINT)
     text = ended.made.decode()
     return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
+
+
+@functools.cache
+def unverified(passes: str) -> str:
+    """A pipeline of torch-mlir without the check at its end, which takes no call of a function."""
+    command = [str(_executable()), f"--pass-pipeline=builtin.module({passes})", "-"]
+    command += ["--dump-pass-pipeline"]
+    ended = child.run(command, b"module {}", 60, f"torch-mlir did not list '{passes}'")
+    text = re.sub(r"\s*\n\s*", "", (ended.said + ended.made.decode()))
+    known = re.search(rf"builtin\.module\((.*),{_VERIFY}\)", text)
+    if known is None:
+        raise ToolError(f"torch-mlir does not say what '{passes}' is")
+    return known[1]
 
 
 def _last_operation(command: list[str], data: bytes, timeout: float, name: str) -> str:
@@ -106,6 +120,7 @@ def _executable() -> Path:
 
 _DIAGNOSTIC = re.compile(r"^(?P<place>.*?): (?P<kind>error|note): (?P<text>.*)$")
 _OPERATOR = re.compile(r'name = "([\w.]+)"')  # what a `torch.operator` stands for
+_VERIFY = "torch-verify-linalg-on-tensors-backend-contract"
 _LEFT = re.compile(r'torch\.operator "onnx\.(\w+)".* loc\((#loc\d+)\)$', re.M)
 _LEFT_OP = re.compile(r'^\s*%[^=]* = (?:torch\.operator "([\w.]+)"|(torch\.\w+\.[\w.]+))', re.M)
 GIVEN = re.compile(r"torch\.(constant|vtensor|prim)\.")  # it has no lowering of its own

@@ -11,26 +11,35 @@ from __future__ import annotations
 import re
 
 from neptune_mlir.driver import torch_mlir_opt
+from neptune_mlir.errors import InputError
 
 TO_LINALG = "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}"
 _TYPE = r"!torch\.vtensor<\[([^\]]*)\],(\w+)>"
+_LEFT = re.compile(r'^\s*%[^=]* = "?(torch\.[\w.]+)', re.M)
 _VIEW = re.compile(
     rf"^( *)(%\S+) = torch\.aten\.view (%\S+), (%\S+) : {_TYPE}, !torch\.list<int> -> {_TYPE}", re.M
 )
 
 
-def to_linalg(program: str | bytes, to_torch: str, name: str, *, lengths: bool) -> str:
+def to_linalg(
+    program: str | bytes, to_torch: str, name: str, *, lengths: bool, calls: bool = False
+) -> str:  # fmt: skip
     """A module of torch or ONNX as text of linalg on tensors. Raises as `torch_mlir_opt.lower`.
 
     Args:
         to_torch: the passes that make the dialect `torch` of it.
         lengths: whether calls know some of its extents.
+        calls: whether functions of it call others, and are to do so as linalg.
     """
+    last = torch_mlir_opt.unverified(TO_LINALG) if calls else TO_LINALG
     if not lengths:
-        passes = f"{to_torch},{TO_LINALG}"
-        return torch_mlir_opt.lower(program, passes, name, located=True)
-    text = torch_mlir_opt.lower(program, to_torch, name, located=True)
-    return torch_mlir_opt.lower(_VIEW.sub(_in_steps, text), TO_LINALG, name, located=True)
+        text = torch_mlir_opt.lower(program, f"{to_torch},{last}", name, located=True)
+    else:
+        text = torch_mlir_opt.lower(program, to_torch, name, located=True)
+        text = torch_mlir_opt.lower(_VIEW.sub(_in_steps, text), last, name, located=True)
+    if calls and (left := _LEFT.search(text)):
+        raise InputError(f"torch-mlir cannot lower '{left[1]}' as it is used here")
+    return text
 
 
 def _in_steps(view: re.Match[str]) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 from neptune_mlir.dialects.attributes import BUFFER, UNSIGNED
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
-from neptune_mlir.driver import torch_mlir_opt, torch_views
+from neptune_mlir.driver import loops, torch_mlir_opt, torch_views
 from neptune_mlir.errors import InputError, ToolError
-from neptune_mlir.frontend import torch_functions, torch_graph
+from neptune_mlir.frontend import torch_functions, torch_graph, torch_loops
 from neptune_mlir.ir.bindings import TORCH_MLIR, ir
 
 TO_TORCH = (
@@ -53,7 +53,7 @@ def from_torch(
         InputError: torch cannot export the program, it draws random numbers, or torch-mlir cannot
             lower it.
     """
-    torch, fx = _require("torch"), _require(f"{TORCH_MLIR}.fx")
+    torch, _ = _require("torch"), _require(f"{TORCH_MLIR}.fx")
     wrapped = _as_module(torch, program)
     shapes = None if dynamic_shapes is None else _by_argument(dynamic_shapes, program)
     try:
@@ -67,24 +67,34 @@ def from_torch(
                 strict=False,
             )
             exported = torch_graph.prepare(torch, exported)
-            imported = fx.export_and_import(
-                exported, output_type="raw", func_name=name, decomposition_table={}
-            )
+            has_loops = len(torch_graph.graphs(torch, exported)) > 1
+            imported = _imported(exported, name, has_loops)
     except InputError:
         raise
     except Exception as error:  # torch raises many kinds; all mean "this program cannot be had"
         raise _refusal(torch, error) from error
-    _locate(imported)
-    bytecode = io.BytesIO()
-    imported.operation.write_bytecode(bytecode)
-    text = _lowered(torch, exported, bytecode.getvalue())
+    text = _lowered(torch, exported, imported, has_loops)
     module = parse(text, source="<torch>")
+    if has_loops:
+        loops.write_loops(module)
     _describe_results(module, exported, name)
     if raised:
         from neptune_mlir import passes
 
         passes.run(module, "raise-linalg")
     return module
+
+
+def _imported(exported: Any, name: str, has_loops: bool) -> bytes:
+    """An exported program as bytecode of the dialect `torch`."""
+    imported = importlib.import_module(f"{TORCH_MLIR}.fx").export_and_import(
+        exported, output_type="raw", func_name=name, decomposition_table={},
+        fx_importer=torch_loops.importer() if has_loops else None,
+    )  # fmt: skip
+    _locate(imported)
+    bytecode = io.BytesIO()
+    imported.operation.write_bytecode(bytecode)
+    return bytecode.getvalue()
 
 
 def _locate(imported: Any) -> None:
@@ -95,6 +105,8 @@ def _locate(imported: Any) -> None:
     def visit(op: Any) -> Any:
         called = op.attributes["name"].value if op.name == "torch.operator" else op.name
         location, line = bindings.Location.unknown(), op.location
+        if op.name == "func.call":  # a loop
+            location = line
         if called.startswith("torch.") and not torch_mlir_opt.GIVEN.match(called):
             known = isinstance(line, bindings.FileLineColLoc)
             place = f"{line.filename}:{line.start_line} " if known else ""
@@ -109,12 +121,14 @@ def _locate(imported: Any) -> None:
         imported.operation.walk(visit)
 
 
-def _lowered(torch: Any, exported: Any, program: bytes) -> str:
+def _lowered(torch: Any, exported: Any, program: bytes, calls: bool) -> str:
     """A program after torch-mlir. What that refuses is an error at the line that asked for it."""
     graph = exported.graph
     try:
         lengths = bool(exported.range_constraints)
-        return torch_views.to_linalg(program, TO_TORCH, "<torch>", lengths=lengths)
+        return torch_views.to_linalg(
+            program, TO_TORCH, "<torch>", lengths=lengths, calls=calls
+        )
     except InputError as error:
         place, says, said = error.message.partition(": error: ")
         if not says:  # it died

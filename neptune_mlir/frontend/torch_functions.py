@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions of torch that look at numbers before they compute, as ones that do not: torch.export
-refuses a look, and a kernel cannot raise. And one that computes in chunks, as one that does not.
+refuses a look, and a kernel cannot raise. One that computes in chunks, as one that does not. And
+recurrent layers, of which torch would write out each step.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from neptune_mlir.frontend import torch_loops
 
 
 def instead(torch: Any) -> Any:
@@ -19,6 +22,7 @@ def instead(torch: Any) -> Any:
         torch.cov: _covariance, torch.Tensor.cov: _covariance,
         torch.corrcoef: _correlation, torch.Tensor.corrcoef: _correlation,
         getattr(torch.nn.functional, "linear_cross_entropy", None): _linear_cross_entropy,
+        **torch_loops.functions(torch),
     }  # fmt: skip
 
     class Instead(torch.overrides.TorchFunctionMode):

@@ -15,28 +15,32 @@ from neptune_mlir.frontend import torch_complex
 from neptune_mlir.frontend.torch_ops import decompositions
 
 _WRAPPER = "neptune_mlir/frontend/from_torch.py"  # whose module calls what is imported
-_RECURRENT = {f"aten.{kind}.input" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
-_MOST_STEPS = 256  # of a recurrence, over all layers: a step is written out, and takes a second
 _OTHER_RANK = {"aten::unsqueeze", "aten::squeeze"}  # a dimension of theirs names no loop
 
 
 def prepare(torch: Any, exported: Any) -> Any:
     """An exported program in operations that torch-mlir lowers well."""
-    _refuse_long_recurrences(exported.graph)
     torch_complex.take_apart(torch, exported)
     _refuse_complex_ends(torch, exported)
     exported = exported.run_decompositions(decompositions(torch))
-    _refuse_random(torch, exported.graph)
-    _refuse_shapes_of_data(torch, exported.graph)
-    _refuse_determinants(exported.graph)
-    _compute_no_empty(torch, exported.graph)
-    _give_dimensions(torch, exported.graph)
-    _count_from_first(torch, exported.graph)
     _list_results_alone(torch, exported)
-    _Uniform(torch, exported.graph).fold()
-    _keep_one_line(exported.graph)
+    for graph in graphs(torch, exported):
+        _refuse_random(torch, graph)
+        _refuse_shapes_of_data(torch, graph)
+        _refuse_determinants(graph)
+        _compute_no_empty(torch, graph)
+        _give_dimensions(torch, graph)
+        _count_from_first(torch, graph)
+        _Uniform(torch, graph).fold()
+        _keep_one_line(graph)
     _hold_all_buffers(exported)
     return exported
+
+
+def graphs(torch: Any, exported: Any) -> list[Any]:
+    """The graph of a program, and those of its loops."""
+    modules = exported.graph_module.modules()
+    return [m.graph for m in modules if isinstance(m, torch.fx.GraphModule)]
 
 
 def _hold_all_buffers(exported: Any) -> None:
@@ -51,24 +55,6 @@ def _keep_one_line(graph: Any) -> None:
     for node in graph.nodes:
         file, _, number = (line_of_node(node) or "").rpartition(":")
         node.meta["stack_trace"] = f'File "{file}", line {number}, in forward' if file else None
-
-
-def _refuse_long_recurrences(graph: Any) -> None:
-    """Raises InputError for recurrent layers of more steps than one would wait for."""
-    for node in graph.nodes:
-        if str(node.target) not in _RECURRENT:
-            continue
-        given = node.args[0].meta["val"]
-        layers, (both, batch_first) = node.args[4], node.args[7:9]
-        length = given.shape[1 if batch_first else 0]
-        steps = length * layers * (2 if both else 1)
-        if isinstance(steps, int) and steps > _MOST_STEPS:
-            raise InputError(
-                f"'{_name_of(node)}' of {length} elements in {layers} layers would be written out "
-                f"in {steps} steps, and {_MOST_STEPS} are the most", loc=line_of_node(node),
-                hint="torch.compile(backend='neptune') leaves it to torch; or call the compiled "
-                "program on a part of the sequence at a time, with the state as an argument",
-            )  # fmt: skip
 
 
 def _refuse_complex_ends(torch: Any, exported: Any) -> None:

@@ -21,6 +21,8 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.pipelines import legal, runner
 from neptune_mlir.pipelines.runner import Step
 
+FEW_STEPS = 4  # of a loop that is written out where loops run, too
+
 LIFT = (Step("lift-constants"),)
 
 RAISE = (
@@ -32,6 +34,7 @@ RAISE = (
 )
 
 IMPORT = (
+    Step("write-out-loops"),
     Step("expand-calls"),
     Step("apply-patterns"),
     Step("lower-tm-tensor"),
@@ -47,10 +50,19 @@ IMPORT = (
 
 
 
-def import_steps(scan: int) -> tuple[Step, ...]:
-    """IMPORT for a target whose programs compute scans of so many elements in one pass; 0: none."""
-    options = {"most": scan} if scan else {}
-    return tuple(Step(s.name, options) if s.name == "lower-tm-tensor" else s for s in IMPORT)
+def import_steps(scan: int, loops: bool) -> tuple[Step, ...]:
+    """IMPORT for a target.
+
+    Args:
+        scan: elements of a scan that its programs compute in one pass; 0: none.
+        loops: whether it runs loops over tensors.
+    """
+    options: dict[str, dict[str, Any]] = {}
+    if scan:
+        options["lower-tm-tensor"] = {"most": scan}
+    if loops:
+        options["write-out-loops"] = {"most": FEW_STEPS}
+    return tuple(Step(s.name, options[s.name]) if s.name in options else s for s in IMPORT)
 
 
 TO_TILES = (

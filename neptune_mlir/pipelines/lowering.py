@@ -106,6 +106,7 @@ class Lowering:
     done: tuple[str, ...] = ()  # the passes that the module has been through
     constants: dict[str, bytes] = field(default_factory=dict)  # by SHA-256; copies share it
     scan: int = 0  # elements of a scan that a program of the target computes in one pass
+    loops: bool = True  # whether the target runs loops over tensors
 
     @classmethod
     def of_text(cls, text: str, source: str) -> Lowering:
@@ -154,7 +155,7 @@ class Lowering:
         if sum(map(len, self.constants.values())) > _SMALL_DATA:  # a bundle holds data once
             text = cache.without_lines(self.module.operation.get_asm(enable_debug_info=True))
             self.facts["provenance"]["source"]["text"] = text
-        self.run(common.import_steps(self.scan))
+        self.run(common.import_steps(self.scan, self.loops))
         self.constants |= take_data(self.module)
         self.facts["nests"] = count(self.module, MAP, REDUCE)
         legal.check_when_asked(self.module, "neptune")
@@ -288,7 +289,7 @@ class RaisedProgram:
         self._text = text
         self._asked = schedule_digest(library.read(schedule)) if schedule else ""
         self._raised = Lowering.of_text(text, source)
-        self._raised.scan = scan_of(target)
+        self._raised.scan, self._raised.loops = scan_of(target), has_loops(target)
         self._raised.to_program()
         # by schedule, and whether rows are merged
         self._fused: dict[tuple[str, bool, str], Lowering] = {}
@@ -555,7 +556,9 @@ def steps_to_tiles(lowering: Lowering) -> list[Step]:
     schedule = lowering.facts["schedule"]
     knobs = lowering.facts["provenance"]["schedule"]["knobs"]
     return [
-        *common.import_steps(lowering.scan), fixed(schedule), *bound(schedule, knobs),
+        *common.import_steps(lowering.scan, lowering.loops),
+        fixed(schedule),
+        *bound(schedule, knobs),
         *common.to_tiles(lowering.way.multiplies_bytes),
         *lowering.way.steps,
     ]  # fmt: skip
@@ -572,6 +575,12 @@ def scan_of(target: str) -> int:
     names = [name for name in map(str.strip, target.split(",")) if name]
     chips = [gpu_target(name) for name in names if is_known(name)]
     return min(map(scanned, chips), default=0) if len(chips) == len(names) else 0
+
+
+def has_loops(target: str) -> bool:
+    """Whether these targets run loops over tensors."""
+    names = [name for name in map(str.strip, target.split(",")) if name]
+    return "cpu" in names or not names
 
 
 def parallelism(target: str) -> int:

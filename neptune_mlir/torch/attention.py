@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.torch import again, op
+from neptune_mlir.torch import again, autocast, op
 from neptune_mlir.torch.gradients import DifferentiableAttention
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.trace import recent, trace
@@ -38,7 +38,8 @@ def attention(
     Args:
         q: [batch, heads, q_len, dim], f16, bf16, f32 or f64, on a CPU or an NVIDIA GPU, of any
             strides.
-        k, v: [batch or 1, kv_heads, kv_len, dim] and [..., v_dim], of the dtype of q.
+        k, v: [batch or 1, kv_heads, kv_len, dim] and [..., v_dim], of the dtype of q. (Inside of
+            `torch.autocast` all three are cast, as for FlexAttention.)
         score_mod: `score_mod(score, b, h, q_idx, kv_idx)` on 0-d tensors, as FlexAttention's; it
             may read tensors of its closure (`slopes[h]`, `bias[b, h, q_idx, kv_idx]`).
         mask_mod: `mask_mod(b, h, q_idx, kv_idx)`: whether a query sees a key.
@@ -59,15 +60,16 @@ def attention(
     """
     compiling = torch.compiler.is_compiling()
     door, asked = None, (q, k, v)
-    # (no operation of ours has tangents)
-    if (block_mask is None and not compiling and forward_ad._current_level < 0
+    if (block_mask is None and not compiling and forward_ad._current_level < 0  # (no tangents)
             and (scale is None or type(scale) is float)):  # fmt: skip
         options = scale, is_causal, enable_gqa, return_lse
         made = _as_last(q, k, v, score_mod, mask_mod, options)
         if made is not None:
             return made if return_lse else made[0]
+        q, k, v = autocast.cast(q, k, v)  # (whether it is on is among what calls have alike)
         mods, captured = key_of_mods(q, k, score_mod, mask_mod, None)
         door, asked = ("attention", mods, *options), (q, k, v, *captured)
+    q, k, v = autocast.cast(q, k, v)
     k, v = _checked(q, k, v, enable_gqa)
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     plain = score_mod is None and mask_mod is None and block_mask is None

@@ -34,6 +34,7 @@ from neptune_mlir.frontend.gradient.saved import vjp
 from neptune_mlir.frontend.notation import Program
 from neptune_mlir.frontend.notation import sum as summed
 from neptune_mlir.runtime.memory import WORKSPACE_ALIGNMENT
+from neptune_mlir.torch import autocast
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.op import by_rows, target_of
 from neptune_mlir.torch.pieces import CHUNK, kept_at, kept_sizes, piece_sizes
@@ -49,7 +50,7 @@ def linear_cross_entropy(
 
     Args:
         x: [..., width], f16, bf16 or f32.
-        weight: [classes, width], of the dtype of x.
+        weight: [classes, width], of the dtype of x. (Inside of `torch.autocast` both are cast.)
         target: [...] of x, int64: the class of each row.
         ignore_index: rows of this target have no loss, and no gradient.
         reduction: "mean" (over rows that are not ignored), "sum" or "none".
@@ -64,6 +65,7 @@ def linear_cross_entropy(
     Raises:
         UsageError: tensors or options that do not fit together.
     """
+    x, weight = autocast.cast(x, weight)
     if reduction not in _REDUCTIONS:
         raise UsageError(f"reduction '{reduction}'", hint=", ".join(_REDUCTIONS))
     if chunk < 0:

@@ -29,6 +29,7 @@ _MODULES: dict[str, str] = {
     "expand-calls": "neptune_mlir.transforms.linalg.expand_calls",
     "raise-linalg": "neptune_mlir.transforms.linalg.raise_linalg",
     "split-concats": "neptune_mlir.transforms.linalg.split_concats",
+    "write-out-loops": "neptune_mlir.transforms.linalg.write_out_loops",
     "lower-tm-tensor": "neptune_mlir.transforms.linalg.lower_tm_tensor",
     "lower-to-linalg": "neptune_mlir.transforms.linalg.lower_to_linalg",
     "equal-extents": "neptune_mlir.transforms.linalg.equal_extents",

@@ -63,6 +63,19 @@ def test_grouped_causal_attention_is_one_kernel(tmp_path):
     assert [a.name for a in kernel.plan.arguments] == ["q", "k", "v"]
 
 
+def test_hardmax_of_old_operator_sets(tmp_path):
+    """Before 13 all from the axis on was one dimension. The converter of versions forgets it."""
+    nodes = [Node("Hardmax", ["x"], ["y"]), Node("Hardmax", ["x"], ["z"], axis=-1)]
+    outputs = {"y": [3, 4, 5], "z": [3, 4, 5]}
+    path = save(tmp_path / "f.onnx", nodes, {"x": [3, 4, 5]}, outputs, opset=11)
+    x = f32(3, 4, 5)
+    rows = x.reshape(3, 20)
+    whole = (np.arange(20) == rows.argmax(1)[:, None]).reshape(3, 4, 5)
+    found = neptune_mlir.compile(path)(x)
+    np.testing.assert_array_equal(found[0], whole)
+    np.testing.assert_array_equal(found[1], np.arange(5) == x.argmax(-1)[..., None])
+
+
 def test_windows_and_the_lengths_of_a_cache(tmp_path):
     """Of 4 rows the last stands at a sequence's last key; the first of the second one sees none."""
     nodes = [

@@ -41,12 +41,13 @@ class TileContraction:
     @property
     def many_rows(self) -> bool:
         """Whether b is read often enough to be packed first."""
-        return math.prod(self.generic.extents[d] for d in self.rows) >= _FEW_ROWS
+        known = [n for n in (self.generic.extents[d] for d in self.rows) if isinstance(n, int)]
+        return len(known) < len(self.rows) or math.prod(known) >= _FEW_ROWS
 
     @property
     def blocked_rows(self) -> list[int]:
         """That of these loops which goes by blocks, if there is any."""
-        extents = self.generic.extents
+        extents = [n if isinstance(n, int) else math.inf for n in self.generic.extents]
         return [max(self.rows, key=lambda d: extents[d])] if self.rows else []
 
 

@@ -23,6 +23,7 @@ from neptune_mlir.codegen.cpu import (
     tile_ops,
     tile_pairs,
     tile_strips,
+    tile_views,
 )
 from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
@@ -327,7 +328,12 @@ class _GridKernel:
             if name == "memref.alloc":
                 pass
             elif name == "memref.subview":
-                self.views[op.results[0]] = self._subview(op)
+                self.views[op.results[0]] = tile_views.part(self.em, self.views[op.operands[0]], op)
+            elif name in tile_views.RESHAPES and op.operands[0] in self.views:
+                view = tile_views.reshaped(self.em, self.views[op.operands[0]], op)
+                if view is None:
+                    raise self._refuse(op, f"'{name}' of an array with gaps")
+                self.views[op.results[0]] = view
             elif name == "memref.cast":
                 self.views[op.results[0]] = self.views[op.operands[0]]
             elif name == "memref.dim" and op.operands[0] in self.views:
@@ -355,38 +361,6 @@ class _GridKernel:
     def _refuse(self, op: Any, what: str) -> LoweringError:
         return LoweringError(
             f"{what} in a kernel has no lowering for the CPU", loc=location_text(op.location)
-        )
-
-    def _subview(self, op: Any) -> MemoryView:
-        source = self.views[op.operands[0]]
-        dynamic = iter(list(op.operands)[1:])
-        marker = ir.ShapedType.get_dynamic_size()
-        groups: list[list[Index]] = []
-        for name in ("static_offsets", "static_sizes", "static_strides"):
-            static = [int(x) for x in ir.DenseI64ArrayAttr(op.attributes[name])]
-            groups.append([next(dynamic) if x == marker else x for x in static])
-        offsets, sizes, steps = groups
-        kind = op.results[0].type
-        wanted = list(kind.shape)
-        keep: list[int] = []
-        for d, size in enumerate(sizes):
-            left = len(wanted) - len(keep)
-            droppable = isinstance(size, int) and size == 1 and len(sizes) - d > left
-            if not (droppable and (left == 0 or wanted[len(keep)] != 1)):
-                keep.append(d)
-        strides = [self.em.mul(a, b) for a, b in zip(source.strides, steps, strict=True)]
-        whole = all(
-            isinstance(o, int) and o == 0 and isinstance(n, int) and n == m
-            for o, n, m in zip(offsets, sizes, source.sizes, strict=True)
-        )
-        return MemoryView(
-            source.base,
-            source.kind,
-            self.em.address(source, offsets),
-            tuple(sizes[d] for d in keep),
-            tuple(strides[d] for d in keep),
-            source.slot,
-            source.padded if whole and len(keep) == len(sizes) else None,
         )
 
     def _dim(self, op: Any) -> None:

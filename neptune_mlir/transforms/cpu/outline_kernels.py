@@ -123,6 +123,7 @@ class _Host(HostReader):
         if not ops:
             return
         ops = self._with_views(ops)
+        self._hoist(ops)
         inside = {inner for op in ops for inner in [op, *nested_in(op)]}
         for value in captured(ops):
             op = defining_op(value)
@@ -134,6 +135,13 @@ class _Host(HostReader):
         # not a name that a forall may carry
         name = f"{self.function.name.value}_host_{len(self.launches)}"
         self._outline(module, name, ops, [], [], [], [], ops[0])
+
+    def _hoist(self, ops: list[Any]) -> None:
+        """Arrays of loops whose extents calls know are made once: a tile has no such extents."""
+        for op in [inner for outer in ops for inner in nested_in(outer)]:
+            known = op.name == "memref.alloc" and all(v in self.expressions for v in op.operands)
+            if known and not op.results[0].type.has_static_shape:
+                op.move_before(ops[0])
 
     def _with_views(self, ops: list[Any]) -> list[Any]:
         """The ops of a kernel, and before them the views that they use, as views of its own."""

@@ -47,15 +47,28 @@ def lower_tm_tensor(module: Any, *, most: int = SHORT) -> None:
         "tm_tensor.scatter": _scatter,
     }  # fmt: skip
     for function in functions(module):
-        ops = [op.operation for op in function.regions[0].blocks[0].operations]
-        for operation in [op for op in ops if op.name.startswith("tm_tensor.")]:
+        for operation in _operations(function.operation):
             rule = rules.get(operation.name, _refuse)
+            if operation.parent != function.operation and rule is not _scatter:
+                _refuse(operation, " in a loop")  # that holds no nests
             with ir.InsertionPoint(operation), operation.location:
                 results = rule(operation)
             for old, new in zip(operation.results, results, strict=True):
                 if new is not None:
                     old.replace_all_uses_with(new)
             operation.erase()
+
+
+def _operations(function: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def look(op: Any) -> Any:
+        if op.name.startswith("tm_tensor.") and op.results:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    function.walk(look)
+    return found
 
 
 def _refuse(op: Any, why: str = "") -> Sequence[Any]:

@@ -320,7 +320,8 @@ def affine_expression(expression: Any, dims: list[Any], symbols: list[Any]) -> A
 
 
 # "" stands for the identity; ("swap", x) for x with its operands exchanged
-_LOOPS = "loops in order (a scatter is one) run on the CPU alone: compile for cpu, or leave it out"
+_LOOPS = ("loops in order (a scatter, a long recurrence) run on the CPU alone: compile for cpu, or "
+          "leave it out")  # fmt: skip
 _SCALAR_OPS: dict[str, Any] = {
     "arith.addi": "add", "arith.subi": "sub", "arith.muli": "mul", "arith.ceildivsi": "ceildiv",
     "arith.ceildivui": "ceildiv", "arith.floordivsi": "floordiv", "arith.divui": "floordiv",

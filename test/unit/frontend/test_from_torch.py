@@ -310,17 +310,6 @@ def test_determinants_are_refused_by_name(function):
         from_torch(lambda x: function(x), (torch.tensor([[0.0, 1.0], [2.0, 3.0]]),))
 
 
-@pytest.mark.first_of_each()
-@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
-def test_long_recurrences_are_refused_by_name(kind):
-    """Each step is written out: a sequence of 512 steps in 6 layers took hours, without a word."""
-    layers = kind(2, 2, 3, bidirectional=True, batch_first=True)
-    with pytest.raises(InputError, match=r"43 elements in 3 layers .* in 258 steps") as caught:
-        from_torch(lambda x: layers(x)[0], (torch.randn(1, 43, 2),), raised=False)
-    assert f"torch.aten.{kind.__name__.lower()}.input" in caught.value.message and caught.value.loc
-    from_torch(lambda x: layers(x)[0], (torch.randn(1, 2, 2),), raised=False)
-
-
 def test_unsigned_results():
     """Bytes above 127 come back as what they are; signed ones beside them as well."""
     given = torch.tensor([[1, 100, 120, 7]], dtype=torch.int32)

@@ -11,6 +11,7 @@ from neptune_mlir.errors import UsageError  # noqa: E402
 from neptune_mlir.torch import attention, op  # noqa: E402
 from neptune_mlir.torch.attention import key_of_mods, masked_attention  # noqa: E402
 from neptune_mlir.torch.flex import is_marked, take_flex  # noqa: E402
+from neptune_mlir.torch.losses import linear_cross_entropy  # noqa: E402
 from support.flex_mods import DIM, HEADS, QUERIES, definition, documents, tensors  # noqa: E402
 
 SCALE = DIM**-0.5
@@ -43,6 +44,30 @@ def calls():
 def test_opcheck(name, interpreted):
     done = torch.library.opcheck(torch.ops.neptune.attention.default, calls()[name])
     assert set(done.values()) == {"SUCCESS"}
+
+
+def test_repeated_calls_and_autocast():
+    """Whether a call is like an earlier one has to do with autocast."""
+    q, k, v = tensors()
+    for kind in (q.dtype, torch.bfloat16, torch.bfloat16, q.dtype):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind is torch.bfloat16):
+            for _ in range(2):
+                assert attention(q, k, v).dtype is kind
+
+
+def test_autocast(interpreted):
+    """As FlexAttention's operands, and those of torch's products."""
+    q, k, v = tensors()
+    dtype = torch.bfloat16
+    classes, targets = torch.randn(10, q.shape[-1]), torch.randint(0, 10, q.shape[:-1])
+    low = [x.to(dtype) for x in (q, k, v)]
+    with torch.autocast("cpu", dtype=dtype):
+        found = attention(q, k, v, score_mod=lambda s, b, h, i, j: s + 1)
+        mixed = attention(q, low[1], v, is_causal=True)
+        loss = linear_cross_entropy(low[0], classes, targets)
+    assert found.dtype is mixed.dtype is dtype and loss.dtype is torch.float32
+    torch.testing.assert_close(mixed, attention(*low, is_causal=True), rtol=0, atol=0)
+    torch.testing.assert_close(loss, linear_cross_entropy(low[0], classes.to(dtype), targets))
 
 
 @pytest.mark.parametrize("compiles", [True, False])
