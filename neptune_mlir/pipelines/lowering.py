@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.dialects.attributes import CHIP, IN_TWO, MERGED_ROWS, MULTIPLES, SPREADS
 from neptune_mlir.dialects.constants import take_data
 from neptune_mlir.dialects.context import parse
@@ -26,6 +25,7 @@ from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal
 from neptune_mlir.pipelines.all_lengths import leave_none
+from neptune_mlir.pipelines.callable_programs import check_signatures, check_state
 from neptune_mlir.pipelines.cases import (
     PLAIN_TILES,
     TALL,
@@ -64,7 +64,6 @@ from neptune_mlir.pipelines.streamed_factors import streamed_row_bytes, streams_
 from neptune_mlir.pipelines.tile_programs import Form, TileProgram, form_of
 from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime import cache
-from neptune_mlir.runtime.arrays import ELEMENT_TYPES
 from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import tuned
 from neptune_mlir.targets.chips import gpu_target, is_known
@@ -116,8 +115,8 @@ class Lowering:
         if not list(functions(module)):
             raise InputError("the program has no function with a body", loc=source)
         with bindings.source_name(source):
-            _check_signatures(module)
-            _check_state(module)
+            check_signatures(module)
+            check_state(module)
         return cls(module, {"provenance": provenance(text, source)})
 
     @property
@@ -235,37 +234,6 @@ class Lowering:
             known[form] = TileProgram(self.module.operation.clone(), said, remarks, taken)
         self.facts["kernels"] = count(self.module, "scf.forall")
         return known[form]
-
-
-def _check_state(module: Any) -> None:
-    """Raises InputError for a program that keeps state from call to call."""
-    for function in functions(module):
-        for op in function.regions[0].blocks[0].operations:
-            if op.operation.name.startswith("ml_program.global_"):
-                name, place = op.operation.name, bindings.location_text(op.operation.location)
-                message = f"'{name}' keeps state between calls (random numbers do), a kernel not"
-                hint = "draw the random numbers, or a dropout mask, before and pass them"
-                raise InputError(message, loc=place, hint=hint)
-
-
-def _check_signatures(module: Any) -> None:
-    """Raises InputError for an argument or a result that no call can pass."""
-    for function in functions(module):
-        arguments = function.regions[0].blocks[0].arguments
-        places = [(f"argument {k}", a.type, a.location) for k, a in enumerate(arguments)]
-        places += [(f"result {k}", kind, function.location)
-                   for k, kind in enumerate(function.type.results)]  # fmt: skip
-        for name, kind, location in places:
-            place = bindings.location_text(location)
-            if isinstance(kind, bindings.ir.UnrankedTensorType):
-                hint = "give the tensor a rank, with ? for unknown extents"
-                raise InputError(f"{name} has no rank", loc=place, hint=hint)
-            element = str(getattr(kind, "element_type", kind))
-            given = name.startswith("argument") and isinstance(kind, bindings.ir.ShapedType)
-            known = [e for e in ELEMENT_TYPES if given or e != FLOAT8]
-            if element not in known:
-                message = f"{name} has elements of type {element}, which nothing here holds"
-                raise InputError(message, loc=place, hint=f"use one of {', '.join(known)}")
 
 
 class RaisedProgram:

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a program may not be: one that keeps state, or has arguments or results that no call can
+pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from neptune_mlir.algebra.terms import FLOAT8
+from neptune_mlir.dialects.program import functions
+from neptune_mlir.errors import InputError
+from neptune_mlir.ir import bindings
+from neptune_mlir.runtime.arrays import ELEMENT_TYPES
+
+
+def check_state(module: Any) -> None:
+    """Raises InputError for a program that keeps state from call to call."""
+    for function in functions(module):
+        for op in function.regions[0].blocks[0].operations:
+            if op.operation.name.startswith("ml_program.global_"):
+                name, place = op.operation.name, bindings.location_text(op.operation.location)
+                message = f"'{name}' keeps state between calls (random numbers do), a kernel not"
+                hint = "draw the random numbers, or a dropout mask, before and pass them"
+                raise InputError(message, loc=place, hint=hint)
+
+
+def check_signatures(module: Any) -> None:
+    """Raises InputError for an argument or a result that no call can pass."""
+    for function in functions(module):
+        arguments = function.regions[0].blocks[0].arguments
+        places = [(f"argument {k}", a.type, a.location) for k, a in enumerate(arguments)]
+        places += [(f"result {k}", kind, function.location)
+                   for k, kind in enumerate(function.type.results)]  # fmt: skip
+        for name, kind, location in places:
+            place = bindings.location_text(location)
+            if isinstance(kind, bindings.ir.UnrankedTensorType):
+                hint = "give the tensor a rank, with ? for unknown extents"
+                raise InputError(f"{name} has no rank", loc=place, hint=hint)
+            element = str(getattr(kind, "element_type", kind))
+            given = name.startswith("argument") and isinstance(kind, bindings.ir.ShapedType)
+            known = [e for e in ELEMENT_TYPES if given or e != FLOAT8]
+            if element not in known:
+                message = f"{name} has elements of type {element}, which nothing here holds"
+                raise InputError(message, loc=place, hint=f"use one of {', '.join(known)}")
