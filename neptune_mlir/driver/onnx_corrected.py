@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper
+from onnx import TensorProto, helper
 
 from neptune_mlir.driver.onnx_sampling import sampled
 from neptune_mlir.errors import InputError
@@ -18,29 +18,6 @@ from neptune_mlir.errors import InputError
 _COUNTS = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16,
            TensorProto.INT32)  # fmt: skip
 _FLOATS = TensorProto.FLOAT, TensorProto.FLOAT16
-
-
-def of_rows(model: ModelProto) -> ModelProto:
-    """A model of an old operator set whose `Hardmax` are of two dimensions: of more, it took all
-    from its axis on as one, and the converter of versions knows that of `Softmax` alone."""
-    found = ModelProto()
-    found.CopyFrom(model)
-    nodes = list(found.graph.node)
-    del found.graph.node[:]
-    for k, node in enumerate(nodes):
-        if node.op_type != "Hardmax" or node.domain not in ("", "ai.onnx"):
-            found.graph.node.append(node)
-            continue
-        axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
-        (x,), (y,), own = node.input, node.output, f"hardmax{k}"
-        for made in (
-            helper.make_node("Shape", [x], [f"{own}.shape"], node.name),
-            helper.make_node("Flatten", [x], [f"{own}.rows"], node.name, axis=axis),
-            helper.make_node("Hardmax", [f"{own}.rows"], [f"{own}.hits"], node.name, axis=1),
-            helper.make_node("Reshape", [f"{own}.hits", f"{own}.shape"], [y], node.name),
-        ):
-            found.graph.node.append(made)
-    return found
 
 
 def _depth_to_space(
@@ -77,6 +54,21 @@ def _channels_last(w: Any, name: str) -> str:
 
 def _channels_first(w: Any, name: str) -> str:
     return str(w.op("Transpose", name, perm=[0, 3, 1, 2]))
+
+
+def _normalised_by_channel(
+    w: Any, inputs: Sequence[str], given: Mapping[str, Any]
+) -> Sequence[str] | None:  # fmt: skip
+    """Of an operator set before 15, which torch-mlir does not know: by what is given, no batch."""
+    x, scale, bias, mean, variance = inputs[:5]
+    if w.version >= 15 or given.get("training_mode") or x not in w.types:
+        return None
+    spread = w.op("Sqrt", w.op("Add", variance, w.number(given.get("epsilon", 1e-5), x)))
+    axes = w.constant(range(1, len(w.shape(x)) - 1))
+    factor, shift, middle = (
+        w.op("Unsqueeze", name, axes) for name in (w.op("Div", scale, spread), bias, mean)
+    )
+    return [w.op("Add", w.op("Mul", w.op("Sub", x, middle), factor), shift)]
 
 
 def _dequantised(
@@ -361,5 +353,6 @@ CORRECTED: dict[
     "QLinearMatMul": _quantised_product, "GridSample": sampled,
     "LRN": _normalised_across, "QLinearConv": _quantised_convolution,
     "AveragePool": _mean_of_windows, "MaxPool": _largest_and_places,
+    "BatchNormalization": _normalised_by_channel,
     "ReverseSequence": _turned_sequences, "BitShift": _shifted,
 }  # fmt: skip

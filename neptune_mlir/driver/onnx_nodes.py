@@ -13,20 +13,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import (
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    helper,
-    inliner,
-    numpy_helper,
-    version_converter,
-)
+from onnx import ModelProto, NodeProto, TensorProto, helper, inliner, numpy_helper
 
 from neptune_mlir.driver.limits import PAIRS
-from neptune_mlir.driver.onnx_corrected import CORRECTED, of_rows
+from neptune_mlir.driver.onnx_corrected import CORRECTED
 from neptune_mlir.driver.onnx_folding import folded
 from neptune_mlir.driver.onnx_masked import selected
+from neptune_mlir.driver.onnx_old import converted
 from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
 from neptune_mlir.errors import InputError
 
@@ -42,8 +35,8 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
     Raises:
         InputError: an input of unknown rank, or of strings, or a determinant.
     """
-    if _set_version(model) < OLDEST:
-        model = version_converter.convert_version(of_rows(model), OLDEST)
+    if (version := _set_version(model)) < OLDEST:
+        model = converted(model, version, OLDEST)
     if model.functions:
         model = inliner.inline_local_functions(model)
     held = {x.name for x in model.graph.initializer}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from neptune_mlir.errors import InputError
 
@@ -48,6 +48,10 @@ def written_out(
     turns = ways[a.get("direction", b"forward")]
     names = [n.decode().capitalize() for n in a.get("activations", ())]
     names = names or ACTIVATIONS[kind] * len(turns)
+    plain = not lengths and not peepholes and not flip[0] and None not in w.shape(x)
+    if steps and steps > MOST and plain and turns != [1]:
+        given = x, weights, recurrent, bias, hidden, cell
+        return _one_way(w, kind, given, turns, names, a)
     if not size or not steps or steps > MOST or not set(names) <= _KNOWN:
         _refuse_lengths(w, kind, lengths)
         return None
@@ -70,6 +74,27 @@ def written_out(
         perms = [[2, 0, 1, 3], flip, flip]
         results = [w.op("Transpose", n, perm=p) for n, p in zip(results, perms, strict=False)]
     return results
+
+
+def _one_way(
+    w: Any, kind: str, given: Sequence[str], turns: Sequence[int], names: Sequence[str],
+    a: Mapping[str, Any],
+) -> Sequence[str]:  # fmt: skip
+    """A layer as nodes that go from the first element on, of which torch-mlir makes loops."""
+    x, *held = given
+    back = [w.constant([n]) for n in (-1, -(2**62), 0, -1)]
+    count, found = len(ACTIVATIONS[kind]), []
+    for k, turn in enumerate(turns):
+        own = [name and w.op("Gather", name, w.constant([k]), axis=0) for name in held]
+        sequence = x if turn == 1 else w.op("Slice", x, *back)
+        inputs = [sequence, *own[:3], "", *own[3 : 3 + (kind == "LSTM") + 1]]
+        made = [f"{w.place}:{kind}{k}.{n}" for n in range(3 if kind == "LSTM" else 2)]
+        options = {n: a[n] for n in ("hidden_size", "linear_before_reset") if n in a}
+        options["activations"] = names[k * count : (k + 1) * count]
+        w.nodes.append(helper.make_node(kind, inputs, made, w.place, **options))
+        found.append([made[0] if turn == 1 else w.op("Slice", made[0], *back), *made[1:]])
+    return [w.op("Concat", *(each[n] for each in found), axis=1 if n == 0 else 0)
+            for n in range(len(found[0]))]  # fmt: skip
 
 
 def _refuse_lengths(w: Any, kind: str, lengths: str) -> None:

@@ -76,6 +76,45 @@ def test_hardmax_of_old_operator_sets(tmp_path):
     np.testing.assert_array_equal(found[1], np.arange(5) == x.argmax(-1)[..., None])
 
 
+def test_images_and_norms_of_old_operator_sets(tmp_path):
+    """`Resize` had all samples at multiples of its steps, which the converter forgets;
+    torch-mlir does not know the norm of batches of operator sets before 15."""
+    nodes = [
+        Node("BatchNormalization", ["x", *"sbmv"], ["n"], epsilon=1e-3),
+        Node("Resize", ["n", "scales"], ["y"], mode="linear"),
+        Node("Resize", ["n", "less"], ["z"]),
+    ]
+    held = {n: np.array([1, 1, 1, f], np.float32) for n, f in (("scales", 2), ("less", 0.6))}
+    held |= {name: abs(f32(2)) for name in "sbmv"}
+    outputs = {"y": [1, 2, 1, 8], "z": [1, 2, 1, 2]}
+    path = save(tmp_path / "f.onnx", nodes, {"x": [1, 2, 1, 4]}, outputs, held, opset=10)
+    x = f32(1, 2, 1, 4)
+    s, b, m, v = (held[name][:, None, None] for name in "sbmv")
+    n = (x - m) / np.sqrt(v + 1e-3) * s + b
+    y, z = neptune_mlir.compile(path)(x)
+    between = (n + n[..., [1, 2, 3, 3]]) / 2
+    np.testing.assert_allclose(y, np.stack([n, between], -1).reshape(1, 2, 1, 8), atol=1e-5)
+    np.testing.assert_allclose(z, n[..., [0, 2]], atol=1e-5)
+
+
+@pytest.mark.first_of_each()
+@pytest.mark.parametrize("operator", ["GRU", "LSTM"])
+def test_long_recurrences_from_either_end(tmp_path, operator):
+    """A reverse one of over 256 steps was refused. One step of both is that of the other end."""
+    gates = {"GRU": 3, "LSTM": 4}[operator]
+    names = ["x", "w", "r", "b"], ["y", "h"]
+    node = Node(operator, *names, hidden_size=4, direction="bidirectional")
+    held = {"w": f32(2, gates * 4, 3), "r": f32(2, gates * 4, 4), "b": f32(2, gates * 8)}
+    for name in held:
+        held[name][1] = held[name][0]
+    outputs = {"y": [300, 2, 2, 4], "h": [2, 2, 4]}
+    path = save(tmp_path / "f.onnx", [node], {"x": [300, 2, 3]}, outputs, held, opset=14)
+    kernel, x = neptune_mlir.compile(path), f32(300, 2, 3)
+    (y, h), (turned, _) = kernel(x), kernel(x[::-1].copy())
+    np.testing.assert_array_equal(h, [y[-1, 0], y[0, 1]])
+    np.testing.assert_allclose(turned[::-1, ::-1], y, atol=1e-6)
+
+
 def test_windows_and_the_lengths_of_a_cache(tmp_path):
     """Of 4 rows the last stands at a sequence's last key; the first of the second one sees none."""
     nodes = [
