@@ -125,6 +125,8 @@ def _write(program: NestProgram, m: _Moments) -> None:
         deviation = T.make("sub", element, T.make("div", own, size))
         square = T.make("mul", deviation, deviation)
         deviations = build_reduce(values, "add", square, domain, (), kept)
+        for part in (sums, deviations):
+            APART.set(part.owner, "chunks are programs")
         shape, results = [domain[k] for k in kept], [kept.index(k) for k in squares.result_axes]
         at = [place[k] for k in kept]
         own = T.read(own.attr, *at, dtype=total.dtype)
