@@ -108,14 +108,15 @@ def _last_of(nest: Nest, element: Term) -> int | None:
 def _write(program: NestProgram, m: _Moments) -> None:
     squares, total = program.nests[m.squares], program.nests[m.total]
     chunks = squares.domain[m.last] // m.chunk
-    inner = len(squares.domain)  # the loop within a chunk; `last` goes over chunks
-    domain = [*squares.domain, m.chunk]
-    domain[m.last] = chunks
     outer = [k for k in squares.reduced_axes if k != m.last] + [m.last]
-    ends = [r.args[-1].axes for r in T.reads(m.element) if m.last in r.axes]
-    lie = any(axes & {*squares.result_axes} for axes in ends)  # arrays, along what is kept
-    kept = [*outer, *squares.result_axes] if lie else [*squares.result_axes, *outer]
-    place = {k: T.index(n) for n, k in enumerate(kept)}
+    ends = {k for r in T.reads(m.element) if m.last in r.axes for k in r.args[-1].axes}
+    across = not ends.isdisjoint(squares.result_axes)  # arrays lie along what is kept
+    inner = m.last + 1 if across else len(squares.domain)  # the loop within a chunk
+    domain = [*squares.domain[:inner], m.chunk, *squares.domain[inner:]]
+    domain[m.last] = chunks
+    own_loops = [*outer, *squares.result_axes] if across else [*squares.result_axes, *outer]
+    kept = [k + (k >= inner) for k in own_loops]
+    place = {k: T.index(n) for n, k in enumerate(own_loops)}
     size = T.const(float(m.chunk), squares.dtype)
     values = program.values
     with ir.InsertionPoint(total.op), total.location:
@@ -127,11 +128,11 @@ def _write(program: NestProgram, m: _Moments) -> None:
         deviations = build_reduce(values, "add", square, domain, (), kept)
         for part in (sums, deviations):
             APART.set(part.owner, "chunks are programs")
-        shape, results = [domain[k] for k in kept], [kept.index(k) for k in squares.result_axes]
-        at = [place[k] for k in kept]
+        shape, results = [domain[k] for k in kept], [*map(own_loops.index, squares.result_axes)]
+        at = [place[k] for k in own_loops]
         own = T.read(own.attr, *at, dtype=total.dtype)
         # as the sum has its dimensions
-        order = [kept.index(i) for i in _places_of(program, m)]
+        order = [own_loops.index(i) for i in _places_of(program, m)]
         made = build_reduce(values, "add", own, shape, (), order)
         APART.set(made.owner, "chunks are programs")
     program.replace(m.total, made)
