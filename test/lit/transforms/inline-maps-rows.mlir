@@ -143,10 +143,10 @@ func.func @channels(%x: tensor<4x3x8192xf32>) -> (tensor<3xf32>, tensor<3xf32>) 
 // CHECK: domain = array<i64: 4096, 512, 64>
 // CHECK: tensor.expand_shape {{.*}} tensor<4096x512xf32> into tensor<64x64x512xf32>
 // CHECK: %[[P:.*]] = "neptune.reduce"
-// CHECK: domain = array<i64: 64, 512, 64>, {{.*}}result_axes = array<i64: 0, 1>} : () -> tensor<64x512xf32>
+// CHECK: domain = array<i64: 64, 64, 512>, {{.*}}result_axes = array<i64: 0, 2>} : () -> tensor<64x512xf32>
 // CHECK: %[[Q:.*]] = "neptune.reduce"
 // CHECK: "neptune.read"(%[[P]])
-// CHECK: domain = array<i64: 64, 512, 64>, {{.*}}result_axes = array<i64: 0, 1>} : () -> tensor<64x512xf32>
+// CHECK: domain = array<i64: 64, 64, 512>, {{.*}}result_axes = array<i64: 0, 2>} : () -> tensor<64x512xf32>
 // CHECK: %[[S:.*]] = "neptune.reduce"
 // CHECK: "neptune.read"(%[[P]])
 // CHECK: domain = array<i64: 64, 512>, {{.*}}neptune.apart{{.*}}result_axes = array<i64: 1>
