@@ -242,11 +242,10 @@ class Conditions:
         idle = _if_long(case, ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]])
         some = ["or", ["le", tiles, whole], idle]
         if self._fastest is not None:
-            all_rows = ["le", self._fastest.rows, rows]
-            if self._fastest.streamed:
-                return ["and", some, all_rows]
-            few = ["and", some, ["le", ["mul", FEW_SMALL, tiles], chip]]
-            return ["or", few, ["and", all_rows, ["le", tiles, chip]]]
+            held = ["le", self._fastest.rows, rows]
+            if not self._fastest.streamed:
+                held = ["or", held, ["le", ["mul", FEW_SMALL, tiles], chip]]
+            return ["and", some, held]
         if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
