@@ -39,7 +39,8 @@ def bundle():
         (4096, 1, 1),  # programs compute the factor
         (512, 2, 2),  # for longer than a kernel stores it, and programs share what they load
         (256, 2, 4),  # or blocks a sum
-        (16, 2, 1),  # chunks, and their join
+        (64, 2, 1),  # or small tiles are few: chunks, and their join
+        (16, 2, 1),
     ],
 )
 def test_by_the_number_of_rows(bundle, rows, kernels, cluster):
