@@ -40,6 +40,7 @@ FEW_POINTS = 256  # of a stream that is in one chunk, or nearly, wherever it is 
 TALL_TILES = 7, 10  # of the largest, where three groups of warps are worth theirs (measured)
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 NEVER = 1 << 62  # cycles: a kernel that does not serve a call
+FEW_SMALL = 2  # multiprocessors at least for each small tile of a product (measured on an H200)
 ONE_TILE = 128  # points of a stream, of the largest tile
 # Rounds of tiles of so many merged rows with which they are faster there than the largest
 SHORT_ROUNDS = {PORTABLE: 2, SMALL: 2}
@@ -241,7 +242,10 @@ class Conditions:
         idle = _if_long(case, ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]])
         some = ["or", ["le", tiles, whole], idle]
         if self._fastest is not None:
-            return ["and", some, ["le", self._fastest.rows, rows]]
+            held = ["le", self._fastest.rows, rows]
+            if not self._fastest.streamed:
+                held = ["or", held, ["le", ["mul", FEW_SMALL, tiles], chip]]
+            return ["and", some, held]
         if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some

@@ -25,6 +25,7 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.product_tiles import (
     ANY,
     CUT,
+    KNOWN,
     PAIRED,
     SCALED,
     SHARED,
@@ -106,6 +107,7 @@ def tiles_worth(product: Product) -> Sequence[tuple[str, ProductTile]]:
     if not product.streamed:
         kind = AHEAD if product.computed else WHOLE_SUM
         shared = SHARED if known else SHARED[:ANY]
+        shared = (*KNOWN, *shared) if product.is_known else shared
         scaled = SCALED if product.computed else ()
         found += [(kind, tile) for tile in (*scaled, *PAIRED, *shared)]
     found += [(CUT_SUM, tile) for tile in (CUT if product.cuts else ())]
@@ -138,10 +140,10 @@ def _chunks(product: Product, tile: ProductTile) -> int:
 
 class Fastest:
     """Which calls the kernels of a product are for, one after the other: those that it is faster
-    for than all before it. `rows`: of the product."""
+    for than all before it. `rows`: of the product, whose columns may be `streamed`."""
 
     def __init__(self, product: Product):
-        self._product, self.rows = product, product.rows
+        self._product, self.rows, self.streamed = product, product.rows, product.streamed
         self._least = allowed_cycles(product)
 
     def when(

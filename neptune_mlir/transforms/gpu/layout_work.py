@@ -48,11 +48,22 @@ def sums_rows(generics: Sequence[Generic]) -> bool:
     return not has_products(generics) and all(k == last for k, last in reduced)
 
 
+def _reads_columns(generics: Sequence[Generic]) -> bool:
+    """Whether something beside a tile has an element for each of its columns (last loops)."""
+    return any(
+        loops == (len(g.extents) - 1,) and g.is_read(k) and len(g.extents) > 1
+        for g in generics for k, loops in enumerate(g.maps[:-1])
+    )  # fmt: skip
+
+
 def of_rows(
     generics: Sequence[Generic], shape: Sequence[int], vector: int, target: GpuTarget, warps: int
 ) -> tuple[bool, tuple[int, int] | None]:
     """Whether warps are to have rows of their own, and the dimension of rows with how many lanes
-    are side by side along it: lanes have rows of their own (`row_lanes`) where warps have more."""
+    are side by side along it: lanes have rows of their own (`row_lanes`) where warps have more.
+    (Where nothing is reduced, and columns have numbers of their own, a thread has few columns.)"""
+    if not any(g.reduced for g in generics) and _reads_columns(generics):
+        return False, None
     apart = sums_rows(generics)
     if not apart or len(shape) != 2 or target.row_warps <= WARPS:
         return apart, None

@@ -40,6 +40,7 @@ from neptune_mlir.analysis.tiles import element_bytes, is_multiple
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.chips import gpu_target, is_known
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.resources import WARPS, kept_row_warps, row_lanes
 from neptune_mlir.targets.warp_groups import CHUNK
 from neptune_mlir.transforms.schedule.wishes import Wishes
@@ -212,14 +213,15 @@ def _whole_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most:
 
 
 def columns_beside(
-    op: Any, nests: Sequence[FusedNest], axis: int | None, inner: int, chip: str
+    op: Any, nests: Sequence[FusedNest], axis: int | None, inner: int, chip: str, cut: bool = False
 ) -> tuple[int, int]:
     """Elements along a streamed axis that arrays do not lie along, and how many columns a tile has
     beside them (0, 0: by another rule).
 
     What is read again once it was reduced (a norm over channels) is held whole. Of what is read
-    once each thread has 16 bytes of a row, so that threads share no sum. Those that are moved one
-    by one have larger tiles, and more warps: programs have much under way, and few rounds.
+    once each thread has 16 bytes of a row, so that threads share no sum; but where these would be
+    few programs, and their rows are not `cut` into chunks, threads share sums. Those that are moved
+    one by one have larger tiles, and more warps: programs have much under way, and few rounds.
     """
     if axis is None or not is_known(chip) or gpu_target(chip).row_warps * WARP_ROW <= ROW:
         return 0, 0
@@ -234,7 +236,12 @@ def columns_beside(
     beside = THREADS * chunk
     if columns % chunk and columns >= MOST_BESIDE and extent % ACROSS == 0:
         return ACROSS, MOST_BESIDE
-    return (ROW // beside, beside) if columns >= beside and columns % chunk == 0 else (0, 0)
+    if columns < beside or columns % chunk:
+        return 0, 0
+    others = math.prod(n for a, n in enumerate(op.domain) if a not in (axis, inner))
+    while not cut and beside > ACROSS and columns // beside * others < MULTIPROCESSORS // 2:
+        beside //= 2
+    return ROW // beside, beside
 
 
 def _short_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:

@@ -244,7 +244,10 @@ def default_tile(
     else:
         stream, most = _row_sizes(sizes, op, nests, parallel, axis, reduced, wishes)
     if inner is not None:
-        across, beside = (0, 0) if stream else columns_beside(op, nests, axis, inner, chip_of(op))
+        across, beside = 0, 0
+        if not stream:
+            cut = bool(wishes.chunks)
+            across, beside = columns_beside(op, nests, axis, inner, chip_of(op), cut)
         stream, most = (across, power_of_2(across) * beside) if beside else (stream, most)
         if axis is None and chip_of(op) and isinstance(op, N.ReduceOp):
             beside, most = _alone_across(op, nests, reduced, inner, sizes)

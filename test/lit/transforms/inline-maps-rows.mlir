@@ -138,4 +138,47 @@ func.func @channels(%x: tensor<4x3x8192xf32>) -> (tensor<3xf32>, tensor<3xf32>) 
   return %s, %v : tensor<3xf32>, tensor<3xf32>
 }
 
+// So are those over the rows of a product, whose chunks have columns beside them.
+// CHECK-LABEL: func.func @rows_of_product
+// CHECK: domain = array<i64: 4096, 512, 64>
+// CHECK: tensor.expand_shape {{.*}} tensor<4096x512xf32> into tensor<64x64x512xf32>
+// CHECK: %[[P:.*]] = "neptune.reduce"
+// CHECK: domain = array<i64: 64, 64, 512>, {{.*}}result_axes = array<i64: 0, 2>} : () -> tensor<64x512xf32>
+// CHECK: %[[Q:.*]] = "neptune.reduce"
+// CHECK: "neptune.read"(%[[P]])
+// CHECK: domain = array<i64: 64, 64, 512>, {{.*}}result_axes = array<i64: 0, 2>} : () -> tensor<64x512xf32>
+// CHECK: %[[S:.*]] = "neptune.reduce"
+// CHECK: "neptune.read"(%[[P]])
+// CHECK: domain = array<i64: 64, 512>, {{.*}}neptune.apart{{.*}}result_axes = array<i64: 1>
+// CHECK: "neptune.reduce"
+// CHECK-DAG: "neptune.read"(%[[Q]])
+// CHECK-DAG: "neptune.read"(%[[S]])
+// CHECK: neptune.apart{{.*}}result_axes = array<i64: 1>
+func.func @rows_of_product(%x: tensor<4096x64xf32>, %w: tensor<512x64xf32>)
+    -> (tensor<512xf32>, tensor<512xf32>) {
+  %c = "neptune.reduce"() ({
+    %a = "neptune.read"(%x) {map = affine_map<(i, j, k) -> (i, k)>} : (tensor<4096x64xf32>) -> f32
+    %b = "neptune.read"(%w) {map = affine_map<(i, j, k) -> (j, k)>} : (tensor<512x64xf32>) -> f32
+    %p = arith.mulf %a, %b : f32
+    "neptune.yield"(%p) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4096, 512, 64>,
+          result_axes = array<i64: 0, 1>} : () -> tensor<4096x512xf32>
+  %s = "neptune.reduce"() ({
+    %a = "neptune.read"(%c) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4096x512xf32>) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4096, 512>,
+          result_axes = array<i64: 1>} : () -> tensor<512xf32>
+  %v = "neptune.reduce"() ({
+    %a = "neptune.read"(%c) {map = affine_map<(i, j) -> (i, j)>} : (tensor<4096x512xf32>) -> f32
+    %t = "neptune.read"(%s) {map = affine_map<(i, j) -> (j)>} : (tensor<512xf32>) -> f32
+    %n = arith.constant 4096.0 : f32
+    %m = arith.divf %t, %n : f32
+    %d = arith.subf %a, %m : f32
+    %q = arith.mulf %d, %d : f32
+    "neptune.yield"(%q) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4096, 512>,
+          result_axes = array<i64: 1>} : () -> tensor<512xf32>
+  return %s, %v : tensor<512xf32>, tensor<512xf32>
+}
+
 }

@@ -43,14 +43,27 @@ def bundle():
     ],
 )
 def test_by_the_number_of_rows(bundle, rows, kernels, cluster):
-    shapes = [(rows, COLS), (COLS,), (COLS, OUT)]
-    *_, taken = (
-        image for image in bundle.facts["images"]
-        if evaluate(image.get("when", 1), shapes, (), MULTIPROCESSORS)
-    )  # fmt: skip
+    shapes, taken = taken_for(bundle, rows)
     launches = [
         launch for launch in bundle.plan_of(taken).launches
         if all(evaluate(n, shapes, (), MULTIPROCESSORS) for n in launch.grid)
     ]  # fmt: skip
     assert len(launches) == kernels
     assert max(taken["kernels"][x.kernel].get("cluster", 1) for x in launches) == cluster
+
+
+@pytest.mark.parametrize(("rows", "small"), [(16, True), (64, True), (96, False)])
+def test_tiles_of_16_rows_where_these_are_few(bundle, rows, small):
+    shapes, taken = taken_for(bundle, rows)
+    _, *tiles = bundle.plan_of(taken).launches[0].grid
+    counts = [evaluate(n, shapes, (), MULTIPROCESSORS) for n in tiles]
+    assert (counts[:1] == [rows // 16]) == small
+
+
+def taken_for(bundle, rows):
+    shapes = [(rows, COLS), (COLS,), (COLS, OUT)]
+    *_, taken = (
+        image for image in bundle.facts["images"]
+        if evaluate(image.get("when", 1), shapes, (), MULTIPROCESSORS)
+    )  # fmt: skip
+    return shapes, taken

@@ -3,6 +3,7 @@
 
 import pytest
 
+from neptune_mlir.pipelines.product_cases import WHOLE_SUM, tiles_worth
 from neptune_mlir.runtime.plan import evaluate
 from neptune_mlir.targets.product_tiles import (
     STREAMED,
@@ -88,3 +89,11 @@ def test_chunks_save_time_where_programs_are_few():
 def test_columns_that_are_reduced_have_the_tile_that_ends_first(rows, columns, length, tile):
     product = Product(rows, columns, 1, length, streamed=True)
     assert min((WHOLE, *STREAMED), key=lambda t: time(whole_cycles(product, t))) == tile
+
+
+def test_wide_pairs_for_extents_that_are_known():
+    wide = ProductTile(128, 256, pairs=2)
+    assert tiles_worth(Product(2048, 8192, 1, 8192)) == [(WHOLE_SUM, wide)]
+    odd = Product(4099, 6144, 1, 4096)  # an odd number of tiles of rows
+    any_rows = Product(["dim", 0, 0], 8192, 1, 8192)
+    assert all(tile != wide for product in (odd, any_rows) for _, tile in tiles_worth(product))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Means and squares of deviations over several axes are made of those of chunks of one.
+"""Means and squares of deviations over several axes, or over the rows of a product, are made of
+those of chunks of one.
 
     s = Σ x                              p_g = Σ_e x          q_g = Σ_e (x - p_g / b)²
     v = Σ (x - s / n)²          ->       s = Σ_g p_g          v = Σ_g q_g + b (p_g / b - s / n)²
@@ -7,7 +8,8 @@
 In one pass over all of x a mean and what deviates from it are repaired at each tile, and squares
 that overflow on the way are a NaN where the program as written has a number. A chunk is a tile that
 a program holds: it reads x once and computes both as they are written. Chunks of b elements have n
-together. The other axes of the reduction are those of a batch, say, in a norm over channels.
+together. The other axes of the reduction are those of a batch, say, in a norm over channels. Beside
+a chunk of rows a tile has many columns.
 
 Part of `inline-maps`, for GPUs.
 """
@@ -15,6 +17,7 @@ Part of `inline-maps`, for GPUs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +31,8 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.axes.chunks import chunk_of, in_chunks, reduces_same
 
 SIZES = range(1024, 4096 + 1)  # elements of a chunk
+ROWS = range(16, 64 + 1)  # of one that has columns beside them
+RowsOf = Callable[[NestProgram, Nest], int | None]
 
 
 @dataclass(frozen=True)
@@ -43,32 +48,35 @@ class _Moments:
     factor: float
 
 
-def chunk_moments(function: Any) -> None:
+def chunk_moments(function: Any, rows_of: RowsOf | None = None) -> None:
+    """`rows_of`: moments over rows, of which it says the loop of a nest; else over several axes."""
     program = NestProgram(function)
     for key, nest in program.nests.items():
-        found = _moments_of(program, key, nest)
+        found = _moments_of(program, key, nest, rows_of)
         if found is not None:
             _write(program, found)
-            return chunk_moments(function)
+            return chunk_moments(function, rows_of)
 
 
-def _moments_of(program: NestProgram, key: str, nest: Nest) -> _Moments | None:
+def _moments_of(
+    program: NestProgram, key: str, nest: Nest, rows_of: RowsOf | None
+) -> _Moments | None:
     body = nest.body
     if nest.kind != "reduce" or nest.combiner != "add" or body.op != "mul":
         return None
-    if len(nest.reduced_axes) < 2 or DYNAMIC in nest.domain:
+    if (len(nest.reduced_axes) < 2) != (rows_of is not None) or DYNAMIC in nest.domain:
         return None
     deviation, other = body.args
     if deviation is not other or deviation.op != "sub":
         return None
     element, mean = deviation.args
     found = _factor_of(mean)
-    last = _last_of(nest, element)
+    last = rows_of(program, nest) if rows_of else _last_of(nest, element)
     if found is None or last is None or APART.on(nest.op.operation):
         return None
     read, factor = found
     total = program.nests.get(read.attr)
-    chunk = chunk_of(program, element, last, nest.domain[last], SIZES)
+    chunk = chunk_of(program, element, last, nest.domain[last], ROWS if rows_of else SIZES)
     count = math.prod(nest.domain[k] for k in nest.reduced_axes)
     if not chunk or total is None or not math.isclose(factor * count, 1.0, rel_tol=1e-6):
         return None
@@ -100,12 +108,15 @@ def _last_of(nest: Nest, element: Term) -> int | None:
 def _write(program: NestProgram, m: _Moments) -> None:
     squares, total = program.nests[m.squares], program.nests[m.total]
     chunks = squares.domain[m.last] // m.chunk
-    inner = len(squares.domain)  # the loop within a chunk; `last` goes over chunks
-    domain = [*squares.domain, m.chunk]
-    domain[m.last] = chunks
     outer = [k for k in squares.reduced_axes if k != m.last] + [m.last]
-    kept = [*squares.result_axes, *outer]
-    place = {k: T.index(n) for n, k in enumerate(kept)}
+    ends = {k for r in T.reads(m.element) if m.last in r.axes for k in r.args[-1].axes}
+    across = not ends.isdisjoint(squares.result_axes)  # arrays lie along what is kept
+    inner = m.last + 1 if across else len(squares.domain)  # the loop within a chunk
+    domain = [*squares.domain[:inner], m.chunk, *squares.domain[inner:]]
+    domain[m.last] = chunks
+    own_loops = [*outer, *squares.result_axes] if across else [*squares.result_axes, *outer]
+    kept = [k + (k >= inner) for k in own_loops]
+    place = {k: T.index(n) for n, k in enumerate(own_loops)}
     size = T.const(float(m.chunk), squares.dtype)
     values = program.values
     with ir.InsertionPoint(total.op), total.location:
@@ -115,11 +126,13 @@ def _write(program: NestProgram, m: _Moments) -> None:
         deviation = T.make("sub", element, T.make("div", own, size))
         square = T.make("mul", deviation, deviation)
         deviations = build_reduce(values, "add", square, domain, (), kept)
-        shape, results = [domain[k] for k in kept], range(len(squares.result_axes))
-        at = [place[k] for k in kept]
+        for part in (sums, deviations):
+            APART.set(part.owner, "chunks are programs")
+        shape, results = [domain[k] for k in kept], [*map(own_loops.index, squares.result_axes)]
+        at = [place[k] for k in own_loops]
         own = T.read(own.attr, *at, dtype=total.dtype)
         # as the sum has its dimensions
-        order = [squares.result_axes.index(i) for i in _places_of(program, m)]
+        order = [own_loops.index(i) for i in _places_of(program, m)]
         made = build_reduce(values, "add", own, shape, (), order)
         APART.set(made.owner, "chunks are programs")
     program.replace(m.total, made)

@@ -41,18 +41,20 @@ def reduces_same(first: Nest, read: Term, element: Term, nest: Nest) -> bool:
 
 def in_chunks(program: NestProgram, element: Term, loop: int, chunk: int, inner: int) -> Term:
     """What is read of tensors whose dimension along `loop` is chunks and elements of one, which
-    `inner` goes over."""
+    `inner` goes over; loops from this one on are one further."""
+    moved = {k: T.index(k + (k >= inner)) for k in element.axes}
     table = {}
     for read in T.reads(element):
+        places = [T.rename_axes(i, moved) for i in read.args]
         if loop not in read.axes:
-            table[read] = read
+            table[read] = T.read(read.attr, *places, dtype=read.dtype)
             continue
         at, tensor = _along(read, loop), program.values[read.attr]
         chunks = ir.RankedTensorType(tensor.type).shape[at] // chunk
         key = program.values.key(expanded(tensor, at, [chunks, chunk]), "chunks")
-        args = [*read.args[: at + 1], T.index(inner), *read.args[at + 1 :]]
+        args = [*places[: at + 1], T.index(inner), *places[at + 1 :]]
         table[read] = T.read(key, *args, dtype=read.dtype)
-    return replaced(element, table, {k: T.index(k) for k in range(inner)})
+    return replaced(element, table, moved)
 
 
 def _along(read: Term, loop: int) -> int:

@@ -7,8 +7,9 @@
 A program has a tile of columns, for arrays lie along these, and a matrix has few such tiles: they
 would leave most multiprocessors idle. Where nothing but such sums is in a program its schedule cuts
 them (`scripts.choose`); beside a product, which has programs enough, this does. `c'` is `c` under
-another shape. What all that read such a product round to 16 bits is stored so: it is read several
-times.
+another shape. Means and squares of deviations are made together
+(`chunk_moments`). What all that read such a product round to 16 bits is stored so: it is read
+several times.
 
 Part of `inline-maps`, for GPUs.
 """
@@ -26,6 +27,7 @@ from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map, build_reduce
 from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from neptune_mlir.transforms.fusion.axes.chunk_moments import chunk_moments
 from neptune_mlir.transforms.fusion.plan import LONG_STREAM
 from neptune_mlir.transforms.fusion.reshapes import expanded, replaced
 
@@ -39,6 +41,8 @@ def split_sums(function: Any) -> None:
         return
     if any([_store_rounded(program, key) for key in list(program.nests)]):
         program = NestProgram(function)
+    chunk_moments(function, _rows_of)
+    program = NestProgram(function)
     for key, nest in list(program.nests.items()):
         found = _chunks_of(program, nest)
         if found is not None:
@@ -69,6 +73,12 @@ def _chunks_of(program: NestProgram, nest: Nest) -> tuple[int, int] | None:
     if extent < LONG_STREAM or programs >= MULTIPROCESSORS or not fitting:
         return None
     return rows, next((d for d in fitting if d >= wanted), fitting[-1])
+
+
+def _rows_of(program: NestProgram, nest: Nest) -> int | None:
+    """The loop over rows of such a sum."""
+    found = _chunks_of(program, nest)
+    return found[0] if found else None
 
 
 def _is_product(program: NestProgram, key: str) -> bool:
