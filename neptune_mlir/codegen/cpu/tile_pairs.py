@@ -31,10 +31,10 @@ from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
 from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
 from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
+from neptune_mlir.codegen.cpu.tile_left import Left, rounded
 from neptune_mlir.codegen.cpu.tile_magnitudes import (
     NORMAL,
     at_least,
-    bits_of,
     exponent,
     folded,
     integer,
@@ -43,9 +43,8 @@ from neptune_mlir.codegen.cpu.tile_magnitudes import (
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand, copied_once
 from neptune_mlir.codegen.cpu.tile_small_weights import (
     add_reduced,
-    enlarge,
+    enlarged,
     fits_enlarged,
-    rounded,
     sums_apart,
 )
 from neptune_mlir.ir.bindings import arith, ir, llvm, memref, vector
@@ -89,8 +88,11 @@ def suits(c: TileContraction) -> bool:
         return False
     whole = g.extents[m] % TILE == 0 and g.extents[c.v] % TILE == 0 and g.extents[k] % 2 == 0
     # what is packed by the copy of another tile has no room for zeros
-    whole = whole and (g.extents[k] == _whole(g.extents[k]) or right.position_of(k) == 1)
-    return whole and left.position_of(k) == 1 and c.c.position_of(c.v) == len(c.c.index) - 1
+    full = g.extents[k] == _whole(g.extents[k])
+    whole = whole and (full or right.position_of(k) == 1)
+    turned = left.position_of(k) == 0 and full and left.view.kind == f32
+    lies = turned or left.position_of(k) == 1
+    return whole and lies and c.c.position_of(c.v) == len(c.c.index) - 1
 
 
 class PairProducts:
@@ -217,7 +219,7 @@ def _multiply(
             _by_words(em, c, scratch.words(left), factors.right.words, start)
 
     def larger() -> None:
-        enlarge(em, c, left, live)
+        Left(em, c, live).pack(left, lambda value: rounded(em, enlarged(em, value)))
         zero = em.constant(0.0, c.kind)
         apart = replace(c, c=replace(c.c, view=sums_apart(scratch, c)))
         pairs(apart, zero)
@@ -246,20 +248,33 @@ def _left(
         least = _least_of(em, em.shifted(scratch.words(o.view), [g.lows[m], 0]), live)
     if narrow and g.extents[k] == depth:
         return scratch.halves(o.view), least
-    source = em.shifted(scratch.halves(o.view) if narrow else o.view, [g.lows[m], 0])
     made = scratch.once(integer(16), (g.extents[m], depth), 1)
-
-    def one(position: list[Index], found: Any, lanes: int | None) -> Any:
-        value = em.load_vector(source, position, 1, lanes)
-        em.store_vector(made, position, 1, value if narrow else rounded(em, value))
-        return found if narrow else least_with(em, bits_of(em, value, 32), found)
-
-    found = folded(em, [(live, 1), (g.extents[k], em.lanes)], one, 32)
+    first = em.mul(g.lows[m], made.strides[0])
+    made = replace(made, offset=em.sub(made.offset, first))
+    rows = (g.lows[m], em.add(g.lows[m], live), 1)
+    if not narrow:
+        least = Left(em, c, live).pack(made, lambda value: rounded(em, value))
+    else:
+        _copy_rows(em, scratch.halves(o.view), made, g.extents[k], rows)
     for column in range(-(-g.extents[k] // em.lanes) * em.lanes, depth, em.lanes):
         zeros = em.constant(0, em.vector_type(integer(16)))
-        em.nest([(0, live, 1)], partial(_store_at, em, made, column, zeros))
-    first = em.mul(g.lows[m], made.strides[0])
-    return replace(made, offset=em.sub(made.offset, first)), least if narrow else found
+        em.nest([rows], partial(_store_at, em, made, column, zeros))
+    return made, least
+
+
+def _copy_rows(
+    em: VectorEmitter, source: MemoryView, made: MemoryView, extent: int,
+    rows: tuple[Index, Index, int],
+) -> None:  # fmt: skip
+    """Copy so many elements of rows, and zeros up to a whole vector."""
+
+    def copy(position: list[Index], lanes: int | None = None) -> None:
+        em.store_vector(made, position, 1, em.load_vector(source, position, 1, lanes))
+
+    whole = extent // em.lanes * em.lanes
+    em.nest([rows, (0, whole, em.lanes)], copy)
+    if whole < extent:
+        em.nest([rows], lambda position: copy([*position, whole], extent - whole))
 
 
 def _store_at(

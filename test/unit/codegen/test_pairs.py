@@ -13,6 +13,7 @@ import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.codegen.cpu import native, tile_pairs
 from neptune_mlir.driver.inputs import bf16_bits
+from neptune_mlir.frontend.notation import Program, cast, exp, sum
 from neptune_mlir.pipelines import cpu
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
@@ -110,6 +111,31 @@ def test_no_number_needs_f32(tmp_path, monkeypatch):
 
 # what q, k and v are multiplied by, so that one is denormal; and weights of 1 and e^-88
 DENORMAL = {"v": (1, 1, 2.0**-127), "q": (2.0**-127, 2.0**125, 1), "p": None}
+
+
+def test_left_factor_whose_rows_are_summed_over(tmp_path, monkeypatch):
+    """As of a backward pass: p^T g is no product in f32. Rows of p that do not exist hold
+    anything."""
+    multiply = tile_pairs.PairProducts.multiply
+    monkeypatch.setattr(
+        tile_pairs.PairProducts, "multiply",
+        lambda self, c, start, scratch, otherwise: multiply(self, c, start, scratch, lambda: None),
+    )  # fmt: skip
+    p = Program("weighted")
+    i, j, d, e = p.axes("i j d e", d=32, e=32)
+    x, y, g = (p.input(name, *axes, dtype="bf16")
+               for name, axes in (("x", (i, d)), ("y", (j, d)), ("g", (i, e))))  # fmt: skip
+    weights = cast(exp(sum(x[i, d] * y[j, d], d)), "bf16")
+    p.output(sum(weights * g[i, e], i), j, e, dtype="f32")
+    random = np.random.default_rng(0)
+    with compiling_for("tiles", tmp_path):
+        kernel = neptune.compile(p)
+        for rows, columns in ((300, 140), (150, 5)):
+            case = [rounded(random.standard_normal((n, 32)) / 2) for n in (rows, columns, rows)]
+            got = kernel(*(a.view(ml_dtypes.bfloat16) for a in case))
+            left = wide(rounded(np.exp(wide(case[0]) @ wide(case[1]).T)))
+            wanted = left.T @ wide(case[2])
+            assert np.abs(got - wanted).max() < 1e-2 * np.abs(wanted).max()
 
 
 def test_tiles_are_larger_where_amx_multiplies(monkeypatch):
