@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from neptune_mlir.analysis.fragments import ROWS
 from neptune_mlir.analysis.masks import affine_part
 from neptune_mlir.analysis.tiles import adds_in_turns, tuned
 from neptune_mlir.dialects.attributes import CHIP
@@ -81,7 +82,7 @@ def room_for_words(kernel: TileKernel, key: str, rows: Index) -> Index:
     size = kernel.axes[kernel.stream].size
     tiles = ix.add(ix.floordiv(rows, size), 1) if takes_turns(kernel) else 1
     words = ix.scale(tiles, WORDS)
-    return ix.add(rows, ix.round_up(ix.ceildiv(words, _width(kernel, key)), size))
+    return ix.add(rows, ix.round_up(ix.ceildiv(words, _width(kernel, key)), ROWS))
 
 
 def turn_of(program: GridProgram, frame: Frame, rows: Index) -> list[Any]:
