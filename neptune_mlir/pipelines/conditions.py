@@ -5,7 +5,7 @@ these and the others have."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.pipelines.cases import (
@@ -27,6 +27,7 @@ from neptune_mlir.pipelines.grids import (
     visits_of,
 )
 from neptune_mlir.pipelines.product_cases import Fastest
+from neptune_mlir.pipelines.program_lengths import ProgramLengths
 from neptune_mlir.pipelines.short_calls import VISIT_ALL, WORTH
 from neptune_mlir.pipelines.simple_conditions import Simple
 from neptune_mlir.runtime.plan import Expression, Plan
@@ -57,6 +58,12 @@ def _time(case: Case, shape: Shape, choice: Choice, programs: Expression) -> Exp
         return launch_cycles(shape, choice, programs)
     points = case.each.points(choice.rows, choice.stream)
     return launch_cycles(shape, choice, programs, points, case.each.even)
+
+
+def _of_merged(case: Case) -> ProgramLengths | None:
+    """How long programs of merged rows are: masks leave them no less, as their rows are those of
+    several heads."""
+    return None if case.each is None else replace(case.each, reach=None)
 
 
 class Conditions:
@@ -124,13 +131,12 @@ class Conditions:
             self._cut[case.rows] = tiles
             rule = self._by_time(case, launch.grid[0])
         else:
-            merged = partial(self._merged, chunks=launch.grid[0])
-            rule = (merged if case.merged else self._in_chunks)(case, tiles)
-            if not case.merged and case.rows >= PORTABLE:
-                rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
+            rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
             rule = self._if_not_short(case, self._left(case, tiles, rule))
         self._chunks[key] = rule, launch.grid
         self._one_row = rule if case.rows == 1 else self._one_row
+        if case.product is None and case.rows >= PORTABLE:
+            return ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
         return rule
 
     def _left(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
@@ -250,14 +256,14 @@ class Conditions:
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
 
-    def _merged(self, case: Case, tiles: Expression, chunks: Any = None) -> Expression:
+    def _merged(self, case: Case, tiles: Expression) -> Expression:
         """Where it takes a kernel more to merge rows, no calls whose programs visit few tiles."""
-        rule = self._fewer(case, tiles, chunks)
+        rule = self._fewer(case, tiles)
         if case.visited is None:
             return rule
         return ["and", rule, ["lt", WORTH, visits_of(case.visited, self._plan)]]
 
-    def _fewer(self, case: Case, tiles: Expression, chunks: Any) -> Expression:
+    def _fewer(self, case: Case, tiles: Expression) -> Expression:
         """The largest tiles: no more than half of what the program for any call has, or FEWER_TILES
         of what plain rows have with any tiles, or so few that they leave three quarters of the
         multiprocessors idle, and are over before plain rows when their chunks are joined; where the
@@ -271,7 +277,7 @@ class Conditions:
             fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
             half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
             idle = _if_long(case, ["le", ["mul", 4, tiles], ["multiprocessors"]])
-            rule = ["or", half, self._if_sooner_joined(case, tiles, chunks, idle)]
+            rule = ["or", half, self._if_sooner_joined(case, tiles, idle)]
             rule = is_idle(tiles) if tiles == whole else self._or_sooner(case, tiles, rule)
             self._largest = tiles, case.condition or rule
             return self._largest[1]
@@ -285,25 +291,26 @@ class Conditions:
         busy = case.wide and largest == whole
         return case.condition or (["and", fits, rule] if busy else fits)
 
-    def _if_sooner_joined(
-        self, case: Case, tiles: Expression, chunks: Any, rule: Expression
-    ) -> Expression:  # fmt: skip
-        """Of the calls of a `rule`, those for which chunks of so many tiles of merged rows are
-        joined before the programs of plain rows are over."""
-        if not case.tiles or case.each is None or self._least is None or chunks is None:
+    def _if_sooner_joined(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
+        """Of the calls of a `rule`, those for which chunks of so many tiles of merged rows, a
+        multiprocessor each, are joined before the programs of plain rows are over."""
+        each = _of_merged(case)
+        if not case.tiles or each is None or self._least is None:
             return rule
         shape, other = case.tiles[1]
         choice = resized(shape, other, case.rows, 0)
-        points = ["ceildiv", case.each.points(choice.rows, choice.stream), chunks]
+        chunks = ["max", 1, ["floordiv", ["multiprocessors"], ["max", 1, tiles]]]
+        points = ["ceildiv", each.points(choice.rows, choice.stream), chunks]
         programs = ["mul", chunks, tiles]
-        time = launch_cycles(shape, choice, programs, points, case.each.even)
+        time = launch_cycles(shape, choice, programs, points, ANY_CALL)
         joined = ["mul", UNIT, join_cycles(programs, choice.rows * shape.width)]
         return ["and", rule, ["le", ["add", time, joined], self._least]]
 
     def _or_sooner(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Beside the calls of a `rule`, those for which the rounds of so many tiles of merged rows
-        are over before those of plain rows. (Where masks end streams, a tile with rows of two heads
-        streams as much as the longest: no calls but those whose programs are as long.)"""
+        are over before those of plain rows, where a stream is longer than a tile. (Where masks end
+        streams, a tile with rows of two heads streams as much as the longest: no calls but those
+        whose programs are as long.)"""
         if not case.tiles or self._least is None:
             return rule
         shape, other = case.tiles[1]
@@ -311,9 +318,12 @@ class Conditions:
         even = case.each.even if case.each else None
         if masked and even is None:
             return rule
-        time = _time(case, shape, resized(shape, other, case.rows, 0), tiles)
+        choice, each = resized(shape, other, case.rows, 0), _of_merged(case)
+        time = _time(replace(case, each=each), shape, choice, tiles)
         less, more = CLOSE
         sooner = ["le", ["mul", more, time], ["mul", less, self._least]]
+        if case.length is not None:
+            sooner = ["and", ["lt", ONE_TILE, case.length], sooner]
         return ["or", rule, ["and", even, sooner] if masked else sooner]
 
     def _spare(self, tiles: Expression) -> Expression | None:

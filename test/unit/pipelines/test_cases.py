@@ -478,6 +478,26 @@ def test_one_chunk_is_not_joined(keys, cut):
     assert bool(evaluate(when, [(2, 1, 67, 64), (2, 1, keys, 64)], (), 132)) == cut
 
 
+@pytest.mark.parametrize(
+    ("window", "keys", "taken"), [(None, 2000, True), (None, 100, False), (91, 2000, False)]
+)
+def test_merged_rows_stream_all_that_a_window_leaves_others(window, keys, taken):
+    """12 heads of 200 rows on 1: 19 tiles of merged rows a batch entry for 24."""
+    shape, length = Shape(32, 32, bool(window), True, bool(window)), ["dim", 1, 2]
+    grid = HEADS, ["ceildiv", ["dim", 0, 2], 128]
+    whole = replace(PLAN, launches=(Launch("f_0", grid, ()),))
+    fold = 4, ["dim", 0, 0], ["ceildiv", ["mul", 12, ["dim", 0, 2]], 128]
+    parts = replace(PLAN, launches=(Launch("f_0", fold, ()), Launch("f_1", (HEADS,), ())))
+    each = ProgramLengths(length, window, ["le", 1, 1] if window else None)
+    tiles = ((shape, Choice(128, 128)),) * 2
+    conditions = Conditions(whole)
+    first = cases.Case("length:1", ["le", 1, length], tiles=tiles, each=each)
+    conditions.of(first, whole)
+    case = cases.Case("rows:128", schedule="private", merged=True, length=length)
+    when = conditions.of(replace(case, tiles=tiles, each=each), parts)
+    assert bool(evaluate(when, [(6, 12, 200, 32), (6, 1, keys, 32)], (), 132)) == taken
+
+
 @pytest.mark.parametrize(("keys", "cut"), [(557, False), (8000, True)])
 def test_chunks_pay_for_their_join(keys, cut):
     """16 heads on 4, 128 queries: 32 tiles of 128 rows, merged or not, leave most of the chip
