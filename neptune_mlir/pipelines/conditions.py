@@ -228,7 +228,7 @@ class Conditions:
           multiprocessors;
         * small ones: no more than the program for any call has, so nothing is loaded more often; or
           no more than multiprocessors, where that program leaves seven eighths of them idle. Of
-          plain products they hold all rows;
+          plain products they hold all rows, or are few where programs compute the factor;
         * one row beside those that share its operand: fewer than the program for any call has, and
           what the case says (beside merged rows a call has one row).
         """
@@ -249,7 +249,7 @@ class Conditions:
         some = ["or", ["le", tiles, whole], idle]
         if self._fastest is not None:
             held = ["le", self._fastest.rows, rows]
-            if not self._fastest.streamed:
+            if self._fastest.computed:  # else a kernel more is in front of the chunks
                 held = ["or", held, ["le", ["mul", FEW_SMALL, tiles], chip]]
             return ["and", some, held]
         if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns

@@ -140,10 +140,12 @@ def _chunks(product: Product, tile: ProductTile) -> int:
 
 class Fastest:
     """Which calls the kernels of a product are for, one after the other: those that it is faster
-    for than all before it. `rows`: of the product, whose columns may be `streamed`."""
+    for than all before it. `rows`: of the product; `computed`: whether programs compute their
+    factor, and reduce no columns."""
 
     def __init__(self, product: Product):
-        self._product, self.rows, self.streamed = product, product.rows, product.streamed
+        self._product, self.rows = product, product.rows
+        self.computed = product.computed and not product.streamed
         self._least = allowed_cycles(product)
 
     def when(
