@@ -2,8 +2,8 @@
 """Loops of torch: recurrent layers as scans, and scans and `while_loop` in what torch-mlir imports.
 
 torch-mlir has no scan, and takes a `while_loop` to never end. So both become calls of a function
-without a body, whose name says what it stands for; `frontend/loops.py` writes the loops once all else
-is linalg.
+without a body, whose name says what it stands for; `frontend/loops.py` writes the loops once all
+else is linalg.
 """
 
 from __future__ import annotations
