@@ -177,8 +177,8 @@ def test_streams_are_cut_where_whole_ones_leave_multiprocessors_idle():
     plans = [nvvm.begin_tiles(m.copy().module, target="sm_90a", entry=None, facts=None).plan
              for m in (base, module)]  # fmt: skip
     rule = Conditions(plans[0]).of(found[64, "private"][0], plans[1])
-    assert rule[0] == "lt"
-    assert rule[1][:2] == ["mul", 20]
+    assert rule[0] == "and" and rule[2][:2] == ["lt", 1]  # chunks: one has nothing to join
+    assert rule[1][0] == "lt" and rule[1][1][:2] == ["mul", 20]
 
 
 def test_few_rows_of_wide_results_take_large_tiles_that_keep_the_chip_busy():
