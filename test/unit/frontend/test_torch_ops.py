@@ -202,7 +202,7 @@ def test_a_tile_of_unknown_shape_is_a_diagnostic(monkeypatch):
     torch-mlir makes it, has such a tile.)"""
     monkeypatch.setattr(torch_graph, "_refuse_determinants", lambda graph: None)
     with pytest.raises(LoweringError, match="a tile of dynamic shape"):
-        neptune_mlir.compile(from_torch(torch.linalg.det, (torch.randn(3, 5, 5),)))
+        neptune_mlir.compile(from_torch(torch.linalg.det, (torch.randn(4, 8, 8),)))
 
 
 class Held(torch.nn.Module):

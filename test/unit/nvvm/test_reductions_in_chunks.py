@@ -106,12 +106,16 @@ def test_a_norm_over_an_axis_across_arrays_loads_them_once():
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_sums_over_rows_that_threads_do_not_share(dtype):
-    """A thread has 16 bytes of each row."""
-    p = n.Program("columns")
-    i, j = p.axis("i", 40), p.axis("j", 1024)
-    p.output(2.0 * n.sum(p.input("x", i, j, dtype=dtype)[i, j] * 1.0, i), j)
-    check(p, (40, 1024), dtype=dtype)
-    assert "gpu.barrier" not in str(simulated(p).module)
+    """A thread has 16 bytes of each row, unless its columns would be few programs."""
+    def columns(count):
+        p = n.Program("columns")
+        i, j = p.axis("i", 40), p.axis("j", count)
+        p.output(2.0 * n.sum(p.input("x", i, j, dtype=dtype)[i, j] * 1.0, i), j)
+        return p
+
+    check(columns(1024), (40, 1024), dtype=dtype)
+    assert "gpu.barrier" in str(simulated(columns(1024)).module)
+    assert "gpu.barrier" not in str(simulated(columns(131072)).module)
 
 
 def test_rows_that_are_reduced_together_share_what_stands_beside_them():

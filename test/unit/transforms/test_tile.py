@@ -286,7 +286,8 @@ def test_a_row_that_all_results_share_is_a_table() -> None:
 @pytest.mark.parametrize(
     ("shape", "want"),
     [
-        ([4096, 4096], [16, 256]),
+        ([4096, 65536], [16, 256]),
+        ([4096, 4096], [64, 64]),  # of few columns: as many programs as there can be
         ([4096, 4095], [64, 256]),  # columns that are moved one by one, by many warps
         ([64, 4095], [0, 64]),  # all that lies across them
         ([32, 4096], [0, 128]),
