@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
-from neptune_mlir.analysis.tiles import Generic, is_multiple, owner, reduction_of
+from neptune_mlir.analysis.tiles import Generic, is_multiple, reduction_of
 from neptune_mlir.dialects.attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 _EQUAL, _LESS = 0, 2  # predicates of `arith.cmpi`
 _WIDENS = ("arith.extf", "arith.truncf", "arith.extsi", "arith.extui")  # of 0: 0
@@ -65,13 +66,13 @@ def prefix_of(g: Generic) -> Prefix | None:
     if found is None:
         return None
     (other,), (name, inner) = g.reduced, found
-    choice = owner(inner)
+    choice = defining_op(inner)
     while choice is not None and choice.name in _WIDENS:
-        choice = owner(choice.operands[0])
+        choice = defining_op(choice.operands[0])
     if choice is None or choice.name != "arith.select" or not _is_identity(choice, name):
         return None
-    compare = owner(choice.operands[0])
-    places = [] if compare is None else [owner(v) for v in compare.operands]
+    compare = defining_op(choice.operands[0])
+    places = [] if compare is None else [defining_op(v) for v in compare.operands]
     if not places or compare.name != "arith.cmpi" or not all(map(_is_index, places)):
         return None
     predicate = ir.IntegerAttr(compare.attributes["predicate"]).value
@@ -96,7 +97,7 @@ def _is_index(op: Any) -> bool:
 
 def _is_identity(choice: Any, name: str) -> bool:
     """Whether a choice is what changes nothing where its condition does not hold."""
-    op = owner(choice.operands[2])
+    op = defining_op(choice.operands[2])
     if op is None or op.name != "arith.constant":
         return False
     kind = choice.operands[2].type
@@ -139,7 +140,7 @@ def _varying(g: Generic, loop: int) -> set[Any]:
 
 def _is_position(value: Any, varying: set[Any]) -> bool:
     """Whether an integer is a position along the loop, plus what is the same for all of these."""
-    op = owner(value)
+    op = defining_op(value)
     if op is None or value not in varying:
         return False
     if op.name == "arith.index_cast":
@@ -152,7 +153,7 @@ def _is_position(value: Any, varying: set[Any]) -> bool:
 
 def _vanishes(value: Any, condition: Any) -> bool:
     """Whether a value of a body is 0 where a condition does not hold."""
-    op = owner(value)
+    op = defining_op(value)
     if op is not None and op.name in _WIDENS:
         return _vanishes(op.operands[0], condition)
     if op is None or op.name != "arith.select" or not _is_zero(op.operands[2]):
@@ -161,13 +162,13 @@ def _vanishes(value: Any, condition: Any) -> bool:
 
 
 def _implies(value: Any, condition: Any) -> bool:
-    op = owner(value)
+    op = defining_op(value)
     both = op is not None and op.name == "arith.andi"
     return value == condition or (both and any(_implies(v, condition) for v in op.operands))
 
 
 def _is_zero(value: Any) -> bool:
-    op = owner(value)
+    op = defining_op(value)
     return op is not None and op.name == "arith.constant" and op.attributes["value"].value == 0
 
 
@@ -208,7 +209,7 @@ def _asks_for_ends(g: Generic, position: Any, run: int) -> bool:
     for use in position.uses:
         op = use.owner.operation
         other = op.operands[1 - use.operand_number] if len(op.operands) == 2 else None
-        made = other and owner(other)
+        made = other and defining_op(other)
         if other is None or (made and made.block == g.block) or not is_multiple(other, run):
             return False
         if op.name == "arith.cmpi":

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.dialects.attributes import IN_FRAGMENTS
+from neptune_mlir.ir.values import defining_op
 
 ROWS, COLUMNS = 16, 8  # of a block
 OF_LANE = 4  # elements of a block that a lane has, and as many lanes have a row's
@@ -25,7 +25,7 @@ def is_in_fragments(forall: Any, tensor: Any, result: int) -> bool:
     below 0) what another kernel has made."""
     if result >= 0:
         return result in IN_FRAGMENTS.find(forall, ())
-    made = owner(tensor)
+    made = defining_op(tensor)
     if made is None or made.name != "scf.forall":
         return False
     return list(made.results).index(tensor) in IN_FRAGMENTS.find(made, ())

@@ -15,6 +15,7 @@ from neptune_mlir.dialects.op_names import ADD_SLICE, PAGED, START
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.ir.types import type_text
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.tuned import IN_TURNS
 from neptune_mlir.targets.warp_groups import PANEL, of_size
 
@@ -82,11 +83,6 @@ def element_bytes(dtype: str) -> int:
     return max(1, (int(bits[1]) if bits else 64) // 8)
 
 
-def owner(value: Any) -> Any:
-    """The operation that makes a value, or None for a block argument."""
-    return None if isinstance(value, ir.BlockArgument) else value.owner.operation
-
-
 def chooses_scalars(op: Any) -> bool:
     """Whether a branch only makes numbers, of which each use may take those that it needs."""
     inner = [o.operation for region in op.regions for b in region.blocks for o in b.operations]
@@ -96,14 +92,14 @@ def chooses_scalars(op: Any) -> bool:
 
 def is_blank(value: Any) -> bool:
     """Whether a tensor is only there for its shape, or one value throughout."""
-    op = owner(value)
+    op = defining_op(value)
     return op is not None and op.name in ("tensor.empty", "linalg.fill")
 
 
 def filled_with(value: Any) -> float | None:
     """The float that a tile is filled with; None where it is not, or the number is not known."""
-    op = owner(value)
-    constant = owner(op.operands[0]) if op is not None and op.name == "linalg.fill" else None
+    op = defining_op(value)
+    constant = defining_op(op.operands[0]) if op is not None and op.name == "linalg.fill" else None
     if constant is None or constant.name != "arith.constant":
         return None
     attribute = constant.attributes["value"]
@@ -170,7 +166,7 @@ class Window:
 def load_window(value: Any, forall: Any) -> Window | None:
     """The window of a load: `tensor.extract_slice` of an outside tensor, perhaps padded with 0, or
     the whole of one, padded."""
-    op = owner(value)
+    op = defining_op(value)
     if op is None or not is_tensor(value):
         return None
     shape = shape_of(value)
@@ -180,11 +176,11 @@ def load_window(value: Any, forall: Any) -> Window | None:
         if not is_inside(whole, forall) and ir.RankedTensorType(whole.type).has_static_shape:
             valid = tuple(n if n < m else None for n, m in zip(shape_of(whole), shape, strict=True))
             return Window(whole, (0,) * len(shape), tuple(range(len(shape))), shape, valid, 0)
-        op = owner(whole)
+        op = defining_op(whole)
     if op is None or op.name != "tensor.extract_slice":
         return None
     source = op.operands[0]
-    made = owner(source)
+    made = defining_op(source)
     paged = made if made is not None and made.name == PAGED else None
     if paged is None and is_inside(source, forall):
         return None
@@ -247,7 +243,7 @@ def extent_multiple(tensor: Any, dim: int) -> int:
     dim %= kind.rank
     if not kind.is_dynamic_dim(dim):
         return int(kind.shape[dim])
-    made = owner(tensor)
+    made = defining_op(tensor)
     if made is None:
         return _assumed(tensor, dim)
     if made.name == "tensor.empty":
@@ -261,7 +257,7 @@ def extent_multiple(tensor: Any, dim: int) -> int:
 def row_distance(tensor: Any) -> int:
     """What the distance between rows of a tensor in memory is certainly a multiple of, in
     elements. (What a kernel makes may be `pitched`: its rows begin at multiples of 128 bytes.)"""
-    made, known = owner(tensor), extent_multiple(tensor, -1)
+    made, known = defining_op(tensor), extent_multiple(tensor, -1)
     if made is None or made.name != "scf.forall" or not tuned(made, "pitched", 0):
         return known
     unit = of_size(PANEL, element_bytes(element_of(tensor)))
@@ -280,7 +276,7 @@ def _assumed(argument: Any, dim: int) -> int:
 def multiple_of(position: Any) -> int:
     """A number that divides an index value, 0 if all do: of a loop's variable that its start and
     its step are multiples of, of a sum its terms; 1 where nothing is known."""
-    made = owner(position)
+    made = defining_op(position)
     if made is None:
         loop = position.owner.owner.operation
         counts = loop.name == "scf.for" and position.arg_number == 0
@@ -290,7 +286,8 @@ def multiple_of(position: Any) -> int:
     if made.name in ("affine.apply", "affine.min", "affine.max"):
         forms = ir.AffineMapAttr(made.attributes["map"]).value.results
         return math.gcd(*(_multiple_of_form(form, made) for form in forms))
-    if made.name == "tensor.dim" and (dim := owner(made.operands[1])).name == "arith.constant":
+    dim = defining_op(made.operands[1]) if made.name == "tensor.dim" else None
+    if dim is not None and dim.name == "arith.constant":
         return extent_multiple(made.operands[0], ir.IntegerAttr(dim.attributes["value"]).value)
     if made.name in _FACTORS:
         return math.prod(map(multiple_of, made.operands))
@@ -321,7 +318,7 @@ def _multiple_of_form(e: Any, op: Any) -> int:
 def _check_pad(op: Any) -> None:
     low = list(ir.DenseI64ArrayAttr(op.attributes["static_low"]))
     region = op.regions[0].blocks[0]
-    fill = owner(region.operations[len(region.operations) - 1].operation.operands[0])
+    fill = defining_op(region.operations[len(region.operations) - 1].operation.operands[0])
     known = fill is not None and fill.name == "arith.constant"
     if any(low) or not known or fill.attributes["value"].value != 0:
         raise LoweringError(
@@ -398,7 +395,7 @@ def is_view(value: Any, forall: Any) -> bool:
 def view_source(value: Any) -> Any:
     """What a view (`is_view`) is the same memory as: the strip that an op gives back with more in
     it, or that a loop or a branch does; the value itself, where there is none."""
-    op = owner(value)
+    op = defining_op(value)
     if op is None:
         parent = value.owner.owner.operation
         return parent.operands[2 + value.arg_number] if parent.name == "scf.for" else value
@@ -411,7 +408,7 @@ def view_source(value: Any) -> Any:
 
 def strip_slice(view: Any) -> Any:
     """The slice of a result that a strip is."""
-    while (op := owner(view)) is None or op.name != "tensor.extract_slice":
+    while (op := defining_op(view)) is None or op.name != "tensor.extract_slice":
         view = view_source(view)
     return op
 
@@ -541,7 +538,7 @@ def _multiplies_and_adds(g: Generic) -> bool:
     combine = reduction_of(g)
     if combine is None or combine[0] != "arith.addf":
         return False
-    product = owner(combine[1])
+    product = defining_op(combine[1])
     if product is None or product.name != "arith.mulf":
         return False
     factors = [unrounded(v) for v in product.operands]
@@ -552,7 +549,7 @@ def unrounded(value: Any) -> Any:
     """The value that a factor takes, before it was widened (and perhaps rounded before that, or
     taken for a float of 8 bits)."""
     for names in (("arith.extf",), ("arith.truncf", "arith.bitcast")):
-        op = owner(value)
+        op = defining_op(value)
         if op is None or op.name not in names:
             return value
         value = op.operands[0]
@@ -582,7 +579,7 @@ def reduction_of(g: Generic) -> tuple[str, Any] | None:
     """The combiner of a reduction and the value it takes in, if its body is one such op."""
     accumulator = g.block.arguments[len(g.maps) - 1]
     end = g.block.operations[len(g.block.operations) - 1].operation
-    op = owner(end.operands[0])
+    op = defining_op(end.operands[0])
     if op is None or op.name not in IDENTITIES or op.block != g.block:
         return None
     left, right = op.operands

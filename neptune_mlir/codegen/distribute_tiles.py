@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.codegen.amd.instructions import Amd
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature, leave_facts
@@ -28,6 +27,7 @@ from neptune_mlir.codegen.points import PointWriter
 from neptune_mlir.dialects.attributes import CONSUMERS, FOLLOWED, POINTS, RESIDENT, TARGET, WARPS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.amd import AmdTarget
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.gpu import GpuTarget
@@ -70,7 +70,7 @@ def _overlap(writers: Sequence[KernelWriter], host: GpuHost) -> None:
             kernel, told = writer.signature, [op.operands[0] for op in awaits_of(writer.forall)]
             pairs = zip(kernel.tensors, kernel.places, strict=True)
             kernel.awaited = [place for tensor, place in pairs if tensor in told]
-            made = [owner(tensor) for tensor in told]
+            made = [defining_op(tensor) for tensor in told]
             kernel.awaits = [k for k in host.kernels if k.forall in made]
     if not host.in_place:  # else a result may have the memory of what another kernel reads
         beside = independent(host.kernels, [x.grid for x in host.launches], host.buffers)

@@ -14,12 +14,12 @@ from typing import Any
 
 from neptune_mlir.analysis.fused_nests import nests_of
 from neptune_mlir.analysis.tile_axes import extents_of
-from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.dialects.attributes import PRODUCT
 from neptune_mlir.dialects.neptune import StreamOp
 from neptune_mlir.dialects.nests import Values
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.runtime.plan import Expression, evaluate
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.product_tiles import (
@@ -81,12 +81,12 @@ def extent_of(extent: Any) -> Expression | None:
 
 def argument_of(extent: Any) -> tuple[int, int] | None:
     """The argument and the dimension that a run-time extent is of."""
-    made = owner(extent)
+    made = defining_op(extent)
     if made is None or made.name != "tensor.dim":
         return None
     array, number = made.operands
-    dim = owner(number)
-    if owner(array) is not None or dim is None or dim.name != "arith.constant":
+    dim = defining_op(number)
+    if defining_op(array) is not None or dim is None or dim.name != "arith.constant":
         return None
     return array.arg_number, ir.IntegerAttr(dim.attributes["value"]).value
 

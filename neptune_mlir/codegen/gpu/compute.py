@@ -24,7 +24,6 @@ from neptune_mlir.analysis.tiles import (
     Generic,
     element_bytes,
     element_of,
-    owner,
     reduction_of,
     shape_of,
 )
@@ -50,6 +49,7 @@ from neptune_mlir.codegen.gpu.tile_forms import (
 )
 from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, TRIED, WIDENS
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.gpu import MatrixInstruction
 
 
@@ -69,7 +69,7 @@ def _steps(
         if value in slots:
             pending.pop()
             continue
-        op, step, operands = owner(value), value, []
+        op, step, operands = defining_op(value), value, []
         if op is not None and op.block == block:
             if op.name == "linalg.index":
                 step = ir.IntegerAttr(op.attributes["dim"]).value

@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.layouts import iteration_of
-from neptune_mlir.analysis.tiles import is_view, owner, read_generic, tuned
+from neptune_mlir.analysis.tiles import is_view, read_generic, tuned
 from neptune_mlir.dialects.attributes import ITERATION, LAYOUT, POINTS, VIA
+from neptune_mlir.ir.values import defining_op
 
 _INSERT, _SLICE = "tensor.parallel_insert_slice", "tensor.extract_slice"
 
@@ -32,7 +33,7 @@ def in_place(function: Any, arguments: int) -> tuple[tuple[int, int], ...]:
     returned = list(block.operations)[-1].operation
     found = []
     for number, value in enumerate(returned.operands):
-        forall = owner(value)
+        forall = defining_op(value)
         if forall is None or forall.name != "scf.forall" or POINTS.on(forall):
             continue
         if tuned(forall, "pairs", 0):  # of an odd number two programs are one: both would add
@@ -61,9 +62,9 @@ def _only_insert(forall: Any, k: int) -> Any:
 def _is_read_there(argument: Any, forall: Any, insert: Any) -> bool:
     """Whether all that is read of an argument is the window that a kernel writes, by the threads
     that compute what is written."""
-    made = owner(insert.operands[0])
+    made = defining_op(insert.operands[0])
     if made is not None and made.name == _SLICE:  # what is valid of a tile
-        made = owner(made.operands[0])
+        made = defining_op(made.operands[0])
     if made is None or made.name != "linalg.generic":
         return False
     users = [use.owner.operation for use in argument.uses]

@@ -28,7 +28,6 @@ from neptune_mlir.analysis.tiles import (
     is_tensor,
     is_view,
     load_window,
-    owner,
     read_contraction,
     read_generic,
     row_multiple,
@@ -69,6 +68,7 @@ from neptune_mlir.dialects.attributes import (
 from neptune_mlir.dialects.op_names import ADD_SLICE, AWAIT_SUMS, JOIN, PAGED
 from neptune_mlir.errors import LoweringError, OutOfMemory
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.resources import blocks_beside
 from neptune_mlir.transforms.tiling.grid_direction import runs_upwards
 
@@ -338,7 +338,7 @@ class KernelWriter:
         # scalar ops are copied where they are used
 
     def tile(self, value: Any) -> Tile:
-        source = owner(value)
+        source = defining_op(value)
         if source is not None and source.name == "tensor.empty":  # perhaps outside the kernel
             return Splat(None)
         if value not in self.tiles:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis.tiles import (
     Window,
     added_at,
-    owner,
     row_multiple,
     shape_of,
     slice_parts,
@@ -24,6 +23,7 @@ from neptune_mlir.codegen.gpu.scalars import Index
 from neptune_mlir.dialects.op_names import AWAIT_SUMS, TURN
 from neptune_mlir.errors import Refused
 from neptune_mlir.ir.bindings import ir, scf
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.tiling.in_turns import WORDS
 
 WORD_BYTES = 4
@@ -90,7 +90,7 @@ def _words(writer: KernelWriter, op: Any, at: list[Index], first: Index) -> Iter
     place = Window(None, (*outer, first, 0), (), (), ())
     begin = writer.memory.address(array, place, ())
     start = s.op("llvm.ptrtoint", [begin], s.i64)
-    made = owner(op.operands[0])
+    made = defining_op(op.operands[0])
     (told,) = {k.tells for k in writer.signature.awaits if k.forall == made}
     for k in range(max(1, size // tile) if tile else 1):
         number = s.mul(s.add(s.div(row, tile), k), WORDS) if tile else 0

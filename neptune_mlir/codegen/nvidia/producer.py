@@ -10,14 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.tiles import (
-    Window,
-    chooses_scalars,
-    element_bytes,
-    load_window,
-    nested,
-    owner,
-)
+from neptune_mlir.analysis.tiles import Window, chooses_scalars, element_bytes, load_window, nested
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy, in_one_box
@@ -25,6 +18,7 @@ from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces
 from neptune_mlir.dialects.op_names import PAGED, PUT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.hopper.clusters import PAIR
 
 if TYPE_CHECKING:
@@ -93,7 +87,7 @@ def _looked_up(kernel: SpecializedWriter, block: Any) -> Iterator[tuple[Any, Any
 
 def _is_outside(kernel: SpecializedWriter, block: Any, value: Any) -> bool:
     """Whether a number is made outside the loops of a block."""
-    made = owner(value)
+    made = defining_op(value)
     return (value.owner if made is None else made.block) in (kernel.body, block)
 
 

@@ -18,7 +18,6 @@ from neptune_mlir.analysis.tiles import (
     element_bytes,
     element_of,
     nested,
-    owner,
     read_generic,
     row_distance,
     shape_of,
@@ -31,6 +30,7 @@ from neptune_mlir.dialects.attributes import AGAIN, ONCE, READER, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT, RELEASE
 from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.clusters import PAIR
@@ -252,12 +252,12 @@ class Rings:
     def release(self, op: Any) -> None:
         """Give a tile's slot back."""
         (tile,) = op.operands
-        self._give_back(owner(tile).operands[0], self.got.pop(tile))
+        self._give_back(defining_op(tile).operands[0], self.got.pop(tile))
 
     def release_before(self, op: Any, there: Any) -> None:
         """Give back the slot of the tile before a tile; `there`: whether this loop got it (i1)."""
         (tile,) = op.operands
-        name, at = owner(tile).operands[0], self.got.pop(tile)
+        name, at = defining_op(tile).operands[0], self.got.pop(tile)
         self._give_back(name, self._before(name, at), there)
 
     def release_last(self, get: Any, there: Any) -> None:

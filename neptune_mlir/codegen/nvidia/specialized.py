@@ -16,7 +16,6 @@ from neptune_mlir.analysis.tiles import (
     chooses_scalars,
     element_type,
     nested,
-    owner,
     read_generic,
     shape_of,
     tuned,
@@ -72,6 +71,7 @@ from neptune_mlir.dialects.op_names import (
     WARP_ALL,
 )
 from neptune_mlir.ir.bindings import gpu, ir, scf
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.tuned import ALL_AHEAD
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
@@ -415,7 +415,7 @@ class SpecializedWriter(KernelWriter):
         self.tiles[op.results[0]] = Held(begun.layout, values)
         self.exchange.waited(op)
         if self.hands is not None:
-            self.hands.waited(owner(op.operands[0]))
+            self.hands.waited(defining_op(op.operands[0]))
 
     def _copy(self, op: Any) -> None:
         if HANDED.on(op) and self.hands is not None:

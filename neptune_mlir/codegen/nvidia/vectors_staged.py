@@ -21,11 +21,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout
-from neptune_mlir.analysis.tiles import load_window, multiple_of, owner, tuned
+from neptune_mlir.analysis.tiles import load_window, multiple_of, tuned
 from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.gpu.tile_forms import Pending
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.warp_groups import RESERVED_BYTES, STAGED
 from neptune_mlir.transforms.gpu.layout_stages import added_panels, step_of
 from neptune_mlir.transforms.hopper.vector_loads import (
@@ -151,7 +152,7 @@ def bring_next(writer: SpecializedWriter, op: Any) -> None:
         return
     if found is None or len(found.shape) != 1 or found.pages is not None:
         return
-    step, (place,) = owner(loop.operands[2]), found.dims
+    step, (place,) = defining_op(loop.operands[2]), found.dims
     variable = loop.regions[0].blocks[0].arguments[0]
     known = step is not None and step.name == "arith.constant"
     if not known or not moves_with(found.offsets[place], variable):

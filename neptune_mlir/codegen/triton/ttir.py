@@ -24,7 +24,6 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     is_tensor,
     load_window,
-    owner,
     read_generic,
     shape_of,
     slice_parts,
@@ -35,6 +34,7 @@ from neptune_mlir.codegen.triton.ttir_scalars import TritonScalars, element_type
 from neptune_mlir.codegen.triton.ttir_text import Text, Value, power_of_two
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.ir.values import defining_op
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class _Kernel:
         """The value here of a scalar of the tile program; constants from outside are copied."""
         if value in self.scalars:
             return self.scalars[value]
-        op = owner(value)
+        op = defining_op(value)
         if op is None or op.name == "tensor.dim":
             raise self._error(op, "a scalar that the kernel is not given")
         return self.emit.op(op, [self.scalar(v) for v in op.operands])
@@ -181,7 +181,7 @@ class _Kernel:
         if value in self.arrays:
             return self._whole(value)
         if value not in self.tiles:
-            raise self._error(owner(value), "a tile that this kernel does not make")
+            raise self._error(defining_op(value), "a tile that this kernel does not make")
         return self.tiles[value]
 
     def _error(self, op: Any, message: str) -> LoweringError:
@@ -210,7 +210,7 @@ class _Kernel:
 
     def _fill(self, op: Any) -> None:
         source = op.operands[0]
-        made = owner(source)
+        made = defining_op(source)
         constant = made is not None and made.name == "arith.constant"
         self._splat(op.results[0], self.scalar(source))
         if constant:
@@ -285,7 +285,7 @@ class _Kernel:
 
     def _whole(self, tensor: Any) -> Value:
         if not ir.RankedTensorType(tensor.type).has_static_shape:
-            raise self._error(owner(tensor), "a tile as large as a tensor of unknown size")
+            raise self._error(defining_op(tensor), "a tile as large as a tensor of unknown size")
         shape = shape_of(tensor)
         zeros, dims = (0,) * len(shape), tuple(range(len(shape)))
         return self._read(Window(tensor, zeros, dims, shape, (None,) * len(shape)))

@@ -13,19 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
-from neptune_mlir.analysis.tiles import (
-    Generic,
-    element_of,
-    owner,
-    reduction_of,
-    rounding_of,
-    unrounded,
-)
+from neptune_mlir.analysis.tiles import Generic, element_of, reduction_of, rounding_of, unrounded
 from neptune_mlir.codegen.triton.ttir_scalars import TritonScalars, element_type
 from neptune_mlir.codegen.triton.ttir_text import Text, Value, power_of_two
 from neptune_mlir.dialects.attributes import COMBINE, IDENTITY
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import remark
 
 # the least extents (rows, columns, summed) of a product that is worth a matrix instruction
@@ -103,7 +97,7 @@ class Generics:
         pending = [wanted]
         while pending:
             v = pending[-1]
-            op = owner(v)
+            op = defining_op(v)
             if v in table:
                 pending.pop()
             elif op is None or op.block != g.block:
@@ -304,7 +298,7 @@ class _Product:
     @staticmethod
     def read(g: Generic, combiner: str, element: Any) -> _Product | None:
         """The contraction that a generic is, or None."""
-        product = owner(element)
+        product = defining_op(element)
         if combiner != "arith.addf" or len(g.inputs) != 2:
             return None
         if product is None or product.name != "arith.mulf" or product.block != g.block:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import added_at, owner
+from neptune_mlir.analysis.tiles import added_at
 from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.regions import operations_named
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.slices import extract_slice, slice_operands
 
@@ -53,7 +54,7 @@ def _added(tile: Any, strip: Any, *at: Any) -> Any:
 
 
 def _index(value: Any) -> Index:
-    made = owner(value)
+    made = defining_op(value)
     constant = made is not None and made.name == "arith.constant"
     return ir.IntegerAttr(made.attributes["value"]).value if constant else value
 

@@ -23,9 +23,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.dialects.attributes import COMBINE
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 
 # functions that cost more than to load a number
@@ -195,7 +195,7 @@ class _Sameness:
         if b_in and (inner := _guard_of(a)) is not None and self.values(inner, b):
             self.guarded.append(b)
             return []
-        one, other = owner(a), owner(b)
+        one, other = defining_op(a), defining_op(b)
         inside = not (a_in or b_in or one is None or other is None)
         if not inside or one.block != self.first.block or other.block != self.second.block:
             return [] if a == b else None
@@ -214,11 +214,11 @@ def _argument(points: _TilePoints, value: Any) -> bool:
 
 def _guard_of(value: Any) -> Any:
     """m, of `where(m == -inf, 0, m)`."""
-    op = owner(value)
+    op = defining_op(value)
     if op is None or op.name != "arith.select":
         return None
     test, zero, m = op.operands
-    compared = owner(test)
+    compared = defining_op(test)
     if compared is None or compared.name != "arith.cmpf" or compared.operands[0] != m:
         return None
     equal = int(ir.IntegerAttr(compared.attributes["predicate"])) == 1  # oeq
@@ -227,7 +227,7 @@ def _guard_of(value: Any) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    op = owner(value)
+    op = defining_op(value)
     if op is None or op.name != "arith.constant" or not isinstance(value.type, _FLOATS):
         return None
     return float(ir.FloatAttr(op.attributes["value"]).value)
@@ -235,7 +235,7 @@ def _number(value: Any) -> float | None:
 
 def _minuend(points: _TilePoints, function: Any, m: Any) -> Any:
     """u, where a function is exp(u - m)."""
-    taken = owner(function.operands[0])
+    taken = defining_op(function.operands[0])
     if not function.name.startswith("math.exp") or taken is None or taken.name != "arith.subf":
         return None
     u, other = taken.operands
@@ -244,17 +244,17 @@ def _minuend(points: _TilePoints, function: Any, m: Any) -> Any:
 
 def _is_maximum(m: Any, later: _TilePoints, u: Any) -> bool:
     """Whether `m` is the maximum of the numbers `u` of each point, and no other start than -inf."""
-    maker = owner(m)
+    maker = defining_op(m)
     made = None if maker is None else _points_of(maker)
     if made is None or len(maker.results) != 1 or made.extents != later.extents:
         return False
-    combined = owner(made.yielded[0])
+    combined = defining_op(made.yielded[0])
     if combined is None or combined.name != "arith.maximumf":
         return False
     acc, value = combined.operands
     if acc != made.block.arguments[made.inputs]:
         return False
-    chosen = owner(value)
+    chosen = defining_op(value)
     if chosen is not None and chosen.name == "arith.select" and (
         _number(chosen.operands[2]) == -math.inf
     ):

@@ -38,7 +38,6 @@ from neptune_mlir.analysis.tiles import (
     is_blank,
     is_tile,
     load_window,
-    owner,
     reduction_of,
     shape_of,
     tuned,
@@ -59,6 +58,7 @@ from neptune_mlir.dialects.attributes import (
 )
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.transforms.fast_paths import IN_REGISTERS, missed
@@ -316,9 +316,10 @@ class _Assignment:
                 continue
             held = self._made_in(value)
             if held is None:
+                made = defining_op(value) or g.op
                 raise LoweringError(
                     f"a tile of {list(shape_of(value))} comes from an op with no GPU lowering",
-                    loc=location_text(owner(value).location if owner(value) else g.op.location),
+                    loc=location_text(made.location),
                 )
             if product is not None:
                 which = "a" if k == product.a else "b"
@@ -329,7 +330,7 @@ class _Assignment:
                     self._copy(g.op, k, to, f"operand {which} of a product")
                 elif which == "a" and self._is_handed(value, held):
                     self._copy(g.op, k, self._shared(value), "one group makes it for all")
-                    HANDED.set(owner(g.op.operands[k]))
+                    HANDED.set(defining_op(g.op.operands[k]))
             elif via == "loop":
                 self._copy(g.op, k, self._shared(value), "a loop reads it element by element")
             else:
@@ -344,7 +345,7 @@ class _Assignment:
 
     def _is_handed(self, value: Any, held: Layout) -> bool:
         """Whether one group makes a factor for all of them."""
-        made = owner(value)
+        made = defining_op(value)
         there = made is not None and made.block != self.body
         once = any(self.products.is_made_once(g) for g in self.generics)
         return there and once and L.is_replicated(held)
@@ -370,7 +371,7 @@ class _Assignment:
                     self._copy(op, position, needed, "a loop carries it in another layout")
 
     def _made_in(self, value: Any) -> Layout | None:
-        op = owner(value)
+        op = defining_op(value)
         if op is not None and op.name == "linalg.generic":
             return self.result_layout(next(g for g in self.generics if g.op == op))
         return self.layout(value)
@@ -383,7 +384,7 @@ class _Assignment:
         with ir.InsertionPoint(op), op.location:
             empty = tensor.empty(shape_of(value), ir.RankedTensorType(value.type).element_type)
             copy = linalg.copy(value, outs=[empty])
-        made = owner(copy)
+        made = defining_op(copy)
         LAYOUT.set(made, str(layout))
         if isinstance(layout, Layout):
             self.known[copy] = layout
@@ -424,19 +425,19 @@ class _Assignment:
             for k, value in enumerate(g.inputs):
                 if not g.is_read(k) or load_window(value, self.forall) is None:
                     continue
-                made_from = value in self.read_as and owner(value).block != self.body
+                made_from = value in self.read_as and defining_op(value).block != self.body
                 streamed = made_from or is_boxed(self.forall, value)
                 if g.result in self.matrix or self.via[g.result] == "loop" or streamed:
                     text = str(self._resident(g, k) or self._shared(value))
                     wanted.setdefault(value, set()).add(text)
         for value, texts in wanted.items():
             text = texts.pop() if len(texts) == 1 else str(self._shared(value))
-            LAYOUT.set(owner(value), text)
+            LAYOUT.set(defining_op(value), text)
 
     def _resident(self, g: Generic, k: int) -> Layout | None:
         """The fragments of a factor that a loop multiplies each time, if registers can keep it."""
         product, value = self.matrix.get(g.result), g.inputs[k]
-        if product is None or owner(value).block != self.body or g.op.block == self.body:
+        if product is None or defining_op(value).block != self.body or g.op.block == self.body:
             return None
         i = self.instruction[g.result]
         if k != (product.a if i.chain == "a" else product.b):

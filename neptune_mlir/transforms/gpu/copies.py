@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from neptune_mlir.analysis.tiles import is_blank, is_inside, owner
+from neptune_mlir.analysis.tiles import is_blank, is_inside
+from neptune_mlir.ir.values import defining_op
 
 _SCALARS = ("arith.", "affine.")
 
@@ -45,7 +46,7 @@ class Copies:
 
     def value(self, value: Any) -> Any:
         """What stands for a value here; index arithmetic and blank tiles are made again."""
-        made = owner(value)
+        made = defining_op(value)
         if value in self.values:
             return self.values[value]
         if made is None or made.block != self.block or not is_free(made):

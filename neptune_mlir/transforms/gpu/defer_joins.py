@@ -18,17 +18,11 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.layouts import iteration_of
-from neptune_mlir.analysis.tiles import (
-    filled_with,
-    foralls,
-    nested,
-    owner,
-    read_generic,
-    reduction_of,
-)
+from neptune_mlir.analysis.tiles import filled_with, foralls, nested, read_generic, reduction_of
 from neptune_mlir.dialects.attributes import ITERATION, LAYOUTS, PARTIAL, VIA
 from neptune_mlir.dialects.op_names import JOIN
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.gpu.streams import chain_of
 from neptune_mlir.transforms.registry import register
 
@@ -86,7 +80,7 @@ def _sum_carried(loop: Any, k: int) -> Any:
     factors on its way there, and threads have parts of it."""
     body = loop.regions[0].blocks[0]
     end = body.operations[len(body.operations) - 1].operation
-    op = owner(end.operands[k])
+    op = defining_op(end.operands[k])
     if op is None or op.block != body or not _reads_once(op.results[0]) or not _adds_apart(op):
         return None
     g = read_generic(op)
@@ -98,7 +92,7 @@ def _sum_carried(loop: Any, k: int) -> Any:
     value = g.init
     while value != body.arguments[1 + k]:
         before = _scaled(value)
-        if before is None or (across and ITERATION.of(owner(value)) != lies):
+        if before is None or (across and ITERATION.of(defining_op(value)) != lies):
             return None
         value = before
     return op if _reads_once(value) else None
@@ -125,7 +119,7 @@ def _adds_apart(op: Any) -> bool:
 
 def _scaled(value: Any) -> Any:
     """What an elementwise op that only multiplies by something else made a value of."""
-    op = owner(value)
+    op = defining_op(value)
     if op is None or op.name != "linalg.generic" or not _reads_once(value):
         return None
     g = read_generic(op)

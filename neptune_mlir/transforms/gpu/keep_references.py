@@ -39,7 +39,7 @@ from typing import Any
 from neptune_mlir.algebra.numerics.floats import LARGEST
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import iteration_of
-from neptune_mlir.analysis.tiles import foralls, is_blank, nested, owner, read_generic, tuned
+from neptune_mlir.analysis.tiles import foralls, is_blank, nested, read_generic, tuned
 from neptune_mlir.dialects.attributes import (
     AGAIN,
     CONSUMERS,
@@ -55,6 +55,7 @@ from neptune_mlir.dialects.attributes import (
 )
 from neptune_mlir.dialects.op_names import RELEASE
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.fast_paths import KEPT, missed
 from neptune_mlir.transforms.gpu.copies import Copies
 from neptune_mlir.transforms.gpu.streams import (
@@ -130,7 +131,7 @@ def _delay_factor(guess: Guess) -> None:
     operations = [op.operation for op in guess.weighing.block.operations]
     waiting: dict[Any, None] = {}
     for op in operations[: operations.index(guess.weighing)]:
-        if op == guess.factor or any(owner(v) in waiting for v in op.operands):
+        if op == guess.factor or any(defining_op(v) in waiting for v in op.operands):
             waiting[op] = None
     for op in reversed(waiting):
         op.move_after(guess.weighing)
@@ -215,7 +216,7 @@ class Guess:
     @property
     def weighing(self) -> Any:
         """The op that makes the weights."""
-        return owner(self.weights)
+        return defining_op(self.weights)
 
     @property
     def exponent(self) -> Any:
@@ -278,7 +279,7 @@ def _factor(parts: Accumulation, reference: Any, new: Any) -> Any:
     """The op that makes the factor of corrections. Raises Unfit."""
     if not parts.scales or len(parts.handed) != 1:
         raise Unfit("its corrections do more than scale by one factor")
-    factor = owner(parts.handed[0])
+    factor = defining_op(parts.handed[0])
     if not _is_one_for_equals(factor, reference, new):
         raise Unfit("its factor is not known to be 1 where the reference stays")
     return factor
@@ -294,7 +295,7 @@ def _sum(factor: Any, parts: Accumulation, body: Any, yielded: Sequence[Any]) ->
     if len(totals) != 1 or not _sums(totals[0]) or totals[0].results[0] not in yielded:
         raise Unfit("its factor scales more than a sum")
     (total,) = totals
-    weights = owner(total.operands[0])
+    weights = defining_op(total.operands[0])
     if weights is None or weights.block != body or not _is_exponential(weights):
         raise Unfit("what it sums are not exponentials")
     return scaled, total
@@ -403,7 +404,7 @@ def _is_one_for_equals(op: Any, a: Any, b: Any) -> bool:
     block, chosen = op.regions[0].blocks[0], _last(op)
     if chosen is None or chosen.name != "arith.select":
         return False
-    condition, one = owner(chosen.operands[0]), owner(chosen.operands[1])
+    condition, one = defining_op(chosen.operands[0]), defining_op(chosen.operands[1])
     equal = (
         condition is not None and condition.name == "arith.cmpf"
         and ir.IntegerAttr(condition.attributes["predicate"]).value == 1  # ordered, equal
@@ -432,7 +433,7 @@ def _is_exponential(op: Any) -> bool:
     """Whether a tile op gives exponentials, or 0 where it masks them: nothing negative."""
     last = _last(op)
     if last is not None and last.name == "arith.select":
-        _, value, zero = map(owner, last.operands)
+        _, value, zero = map(defining_op, last.operands)
         if zero is None or zero.name != "arith.constant":
             return False
         last = value if ir.FloatAttr(zero.attributes["value"]).value == 0.0 else None
@@ -443,8 +444,8 @@ def exponent_of(op: Any) -> Any:
     """The difference whose exponential a tile op gives, if it is in its body and read once."""
     last = _last(op)
     candidates = last.operands if last.name == "arith.select" else last.results
-    found = [v for v in map(owner, candidates) if v is not None and v.name == "math.exp"]
-    difference = owner(found[0].operands[0]) if len(found) == 1 else None
+    found = [v for v in map(defining_op, candidates) if v is not None and v.name == "math.exp"]
+    difference = defining_op(found[0].operands[0]) if len(found) == 1 else None
     if difference is None or difference.name != "arith.subf" or difference.block != last.block:
         return None
     if not isinstance(difference.results[0].type, ir.F32Type):
@@ -461,7 +462,7 @@ def condition_of(op: Any) -> Any:
 
 def _guarded(value: Any) -> Any:
     """What a guard reads: where(value == -inf, 0, value)."""
-    op = owner(value)
+    op = defining_op(value)
     return op.operands[2] if op is not None and op.name == "arith.select" else value
 
 
@@ -476,4 +477,4 @@ def _last(op: Any) -> Any:
     if op.name != "linalg.generic":
         return None
     *_, end = [inside.operation for inside in op.regions[0].blocks[0].operations]
-    return owner(end.operands[0])
+    return defining_op(end.operands[0])

@@ -17,7 +17,6 @@ from neptune_mlir.analysis.tiles import (
     is_inside,
     is_tensor,
     nested,
-    owner,
     read_contraction,
     read_generic,
     rounding_of,
@@ -25,6 +24,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.dialects.attributes import WIDENS
 from neptune_mlir.ir.bindings import arith, ir, linalg, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.transforms.registry import remark
 from neptune_mlir.transforms.tiling.elementwise import elementwise
@@ -117,7 +117,8 @@ def add_up_products(forall: Any) -> None:
             terms = list(add.operation.operands)
             places = [v.arg_number if isinstance(v.owner, ir.Block) else len(op.operands)
                       for v in terms]  # fmt: skip
-            made = [owner(op.operands[k]) if k < len(op.operands) - 1 else None for k in places]
+            last = len(op.operands) - 1
+            made = [defining_op(op.operands[k]) if k < last else None for k in places]
             once = all(sum(1 for _ in v.uses) == 1 for v in terms)
             if not once or not all(_is_lone_product(x, op) for x in made):
                 continue
@@ -140,14 +141,14 @@ def _is_lone_product(op: Any, reader: Any) -> bool:
 
 def unwidened(value: Any) -> Any:
     """What a tile was before it was widened from 8 bits."""
-    op = owner(value)
+    op = defining_op(value)
     return op.operands[0] if op is not None and WIDENS.on(op) else value
 
 
 def byte_rows(value: Any) -> int | None:
     """Of a tile made of one of 8 bits, element by element: the dimension that the rows of that run
     along."""
-    op = owner(value)
+    op = defining_op(value)
     if op is None or op.name != "linalg.generic":
         return None
     g = read_generic(op)

@@ -18,7 +18,6 @@ from neptune_mlir.analysis.tiles import (
     is_blank,
     load_window,
     nested,
-    owner,
     read_contraction,
     read_generic,
     shape_of,
@@ -26,6 +25,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, SWAPPED
 from neptune_mlir.dialects.program import precision_of
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 from neptune_mlir.targets.group_tiles import sharing
@@ -206,7 +206,7 @@ class MatrixProducts:
         """Whether one group makes all of a product, for all of them: what a factor is made of that
         results wider than an instruction have, whose columns groups share (`make-once`)."""
         while g.init in self.matrix:  # what it is added to
-            g = read_generic(owner(g.init))
+            g = read_generic(defining_op(g.init))
         if not self.grouped or g.result not in self.matrix or not is_blank(g.init):
             return False
         widths = {x.result: x.extents[self.matrix[x.result].n] for x in self.generics
@@ -223,7 +223,7 @@ class MatrixProducts:
 
     def is_flexible(self, value: Any) -> bool:
         """A value that any user can have in any layout: a load, a constant tile, no value."""
-        op = owner(value)
+        op = defining_op(value)
         if op is None:
             return False
         return is_blank(value) or load_window(value, self.forall) is not None

@@ -16,7 +16,6 @@ from neptune_mlir.analysis.tiles import (
     load_window,
     multiple_of,
     nested,
-    owner,
     read_contraction,
     read_generic,
     row_distance,
@@ -26,6 +25,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.dialects.attributes import CONSUMERS, IN_FRAGMENTS, LAYOUT, WARPS
 from neptune_mlir.dialects.op_names import ADD_SLICE, START
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets import resources
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.group_tiles import GROUP_ROWS
@@ -119,7 +119,7 @@ def _made_by(product: Any) -> Any:
 
 def step_of(loop: Any) -> int | None:
     """How far each iteration of a loop is from the next, where that is compiled in."""
-    step = owner(loop.operands[2])
+    step = defining_op(loop.operands[2])
     return multiple_of(loop.operands[2]) if step and step.name == "arith.constant" else None
 
 
@@ -138,7 +138,7 @@ def is_boxed(forall: Any, value: Any) -> bool:
     """Whether a load that no product reads comes to shared memory all the same, by the copy engine:
     a tile of rows and columns that a loop of warp groups brings, or reads in each iteration, where
     `tile` reckoned with it."""
-    level, op = tuned(forall, "boxes", 0), owner(value)
+    level, op = tuned(forall, "boxes", 0), defining_op(value)
     window = load_window(value, forall) if level and op is not None else None
     if window is None:
         return False

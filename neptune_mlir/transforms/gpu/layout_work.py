@@ -17,10 +17,10 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     is_tensor,
     load_window,
-    owner,
     read_contraction,
     shape_of,
 )
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.gpu import GpuTarget
 from neptune_mlir.targets.resources import WARPS, row_lanes
 
@@ -109,7 +109,7 @@ def loaded_in(
         for g in generics
         if g.op.block == body and g.result in matrix
         for v in g.inputs
-        if is_loaded(v) and owner(v).block == body
+        if is_loaded(v) and defining_op(v).block == body
     }
     return sum(loads.values())
 

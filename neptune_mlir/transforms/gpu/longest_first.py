@@ -26,12 +26,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested, owner
+from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested
 from neptune_mlir.dialects.attributes import CHIP, KERNEL, OF_MASK, POINTS, TARGET, WARPS
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import arith, ir, scf, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.resources import waiting
 from neptune_mlir.transforms.gpu.points_to_kernels import THREADS
@@ -92,13 +93,13 @@ class _Launch:
             if value in seen or value in self.variables or not is_inside(value, self.forall):
                 continue
             seen.add(value)
-            op = owner(value)
+            op = defining_op(value)
             if op is None or len(op.regions) or op.block != self.body:
                 return None
             if op.name == "tensor.extract":
                 source, *position = op.operands
                 kind = ir.RankedTensorType(source.type)
-                if owner(source) is not None or str(kind.element_type) != "i32":
+                if defining_op(source) is not None or str(kind.element_type) != "i32":
                     return None
                 if len(position) != 1 or position[0] not in self.variables:
                     return None
@@ -128,7 +129,7 @@ class _Launch:
     def _copy(self, value: Any, copies: dict[Any, Any]) -> Any:
         if value in copies or not is_inside(value, self.forall):
             return copies.get(value, value)
-        op = owner(value)
+        op = defining_op(value)
         if op.name == "tensor.extract" and op.operands[1] not in copies:
             kind = value.type
             copies[value] = arith.constant(kind, ir.IntegerAttr.get(kind, LARGEST))
@@ -218,7 +219,7 @@ class _Launch:
 
 def _step(loop: Any) -> int:
     """Of a loop over tiles; 1 where nobody knows it."""
-    made = owner(loop.operands[2])
+    made = defining_op(loop.operands[2])
     if made is None or made.name != "arith.constant":
         return 1
     return int(ir.IntegerAttr(made.attributes["value"]).value)

@@ -21,10 +21,10 @@ from neptune_mlir.analysis.tiles import (
     is_blank,
     load_window,
     nested,
-    owner,
     read_generic,
     reduction_of,
 )
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 
 
@@ -49,7 +49,7 @@ def _picks_from_memory(op: Any, forall: Any) -> bool:
 def _move_up(op: Any) -> None:
     """Move an op behind the last one of its block that makes what it reads."""
     captured = (v for o in op.regions[0].blocks[0].operations for v in o.operation.operands)
-    needed = {owner(v) for v in (*op.operands, *captured)}
+    needed = {defining_op(v) for v in (*op.operands, *captured)}
     before = [o.operation for o in op.block.operations]
     before = before[: before.index(op)]
     last = max((k for k, o in enumerate(before) if o in needed), default=-1)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import is_tensor, owner
+from neptune_mlir.analysis.tiles import is_tensor
 from neptune_mlir.dialects.attributes import KERNEL, POINTS, TARGET, WARPS
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.program import functions
@@ -30,6 +30,7 @@ from neptune_mlir.dialects.regions import clone_scalar_code, operations_named
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import affine, arith, ir, linalg, location_text, scf, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.slices import extract_slice, slice_operands
@@ -168,7 +169,7 @@ class _Points:
 
     def _before(self, k: int, at: Sequence[Any]) -> Any:
         """The element of result `k` that is there before."""
-        made = owner(self.inits[k])
+        made = defining_op(self.inits[k])
         blank = made is not None and made.name == "tensor.empty"
         if blank or not self._is_read(self.inputs + k):
             return _zero(ir.RankedTensorType(self.inits[k].type).element_type)
@@ -228,7 +229,7 @@ class _Points:
 
 
 def _is_outside(value: Any, block: Any) -> bool:
-    made = owner(value)
+    made = defining_op(value)
     return (value.owner if made is None else made.block) != block
 
 

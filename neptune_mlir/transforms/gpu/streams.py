@@ -15,16 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.analysis.tiles import (
-    is_blank,
-    is_inside,
-    is_tensor,
-    nested,
-    owner,
-    shape_of,
-)
+from neptune_mlir.analysis.tiles import is_blank, is_inside, is_tensor, nested, shape_of
 from neptune_mlir.dialects.attributes import LAYOUT, VIA
 from neptune_mlir.dialects.op_names import GET, RELEASE
+from neptune_mlir.ir.values import defining_op
 
 
 class Unfit(Exception):
@@ -106,12 +100,14 @@ def read_accumulation(loop: Any) -> Accumulation:
     if leading is None and all(v in loads for v in list(delayed.operands)[:-1]):
         raise Unfit("its product takes loaded tiles, so that nothing runs beside it")
     beside = [v for v in loads if v not in (*first, *last)]
-    if leading is not None and any(owner(v).name != GET or _read_by(v, products) for v in beside):
+    if leading is not None and any(
+        defining_op(v).name != GET or _read_by(v, products) for v in beside
+    ):
         raise Unfit("a loaded tile that both products read, or that no ring brings beside them")
     if len(last) != 1:
         raise Unfit("the last product has no loaded tile of its own")
     for value in [] if leading is None else list(leading.operands)[:-1]:
-        source = owner(value)
+        source = defining_op(value)
         if source is None or not _is_load(source):
             raise Unfit("the first product has a computed factor")
     result = delayed.results[0]

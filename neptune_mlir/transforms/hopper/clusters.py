@@ -40,13 +40,13 @@ from neptune_mlir.analysis.tiles import (
     load_window,
     nested,
     note_choices,
-    owner,
     read_generic,
     tuned,
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, RESIDENT
 from neptune_mlir.dialects.op_names import ADD_SLICE, GET, PAGED, PUT, RELEASE
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 from neptune_mlir.transforms.registry import register
@@ -157,10 +157,10 @@ def _adds_a_product(loop: Any) -> bool:
 
 
 def _is_zero(value: Any) -> bool:
-    fill = owner(value)
+    fill = defining_op(value)
     if fill is None or fill.name != "linalg.fill":
         return False
-    constant = owner(fill.operands[0])
+    constant = defining_op(fill.operands[0])
     return (
         constant is not None and constant.name == "arith.constant"
         and ir.FloatAttr(constant.attributes["value"]).value == 0

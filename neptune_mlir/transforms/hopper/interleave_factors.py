@@ -31,7 +31,6 @@ from neptune_mlir.analysis.tiles import (
     foralls,
     load_window,
     multiple_of,
-    owner,
     read_contraction,
     read_generic,
     shape_of,
@@ -40,6 +39,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.dialects.attributes import CONSUMERS, INTERLEAVED, LAYOUT, SWAPPED
 from neptune_mlir.ir import affine
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register, remark
 
 
@@ -67,7 +67,7 @@ def _stores(forall: Any) -> Any:
     if len(users) != 1 or users[0].name != "tensor.parallel_insert_slice":
         return None
     tile = _whole_tile(users[0])
-    made = owner(tile)
+    made = defining_op(tile)
     if made is None or made.name != "linalg.generic" or not LAYOUT.on(made):
         return None
     layout = layout_of(made, shape_of(tile))
@@ -76,7 +76,7 @@ def _stores(forall: Any) -> Any:
 
 def _whole_tile(insert: Any) -> Any:
     """The tile that an op stores what exists of."""
-    part = owner(insert.operands[0])
+    part = defining_op(insert.operands[0])
     cut = part is not None and part.name == "tensor.extract_slice"
     return part.operands[0] if cut else insert.operands[0]
 
@@ -89,10 +89,10 @@ def _ends_with_zeros(insert: Any) -> bool:
     """Whether a kernel moves elements, from a tile that is 0 where nothing exists, and the row ends
     where a call says."""
     offsets, sizes, dims = slice_parts(insert)
-    made = owner(_whole_tile(insert))
+    made = defining_op(_whole_tile(insert))
     g = read_generic(made)
     moves = g is not None and len(g.inputs) == 1 and _yields_its_input(made)
-    padded = owner(made.operands[0])
+    padded = defining_op(made.operands[0])
     last = len(offsets) - 1
     return (
         moves
@@ -112,13 +112,13 @@ def _yields_its_input(generic: Any) -> bool:
 
 def _lengthen(forall: Any, insert: Any) -> None:
     """Make rows of a result end with whole 16s, where it is stored and where it is read."""
-    start = owner(forall.operands[len(forall.operands) - 1])  # other results may start as it
+    start = defining_op(forall.operands[len(forall.operands) - 1])  # other results may start as it
     end = _up(forall, start.operands[len(start.operands) - 1])
     with ir.InsertionPoint(forall):
         empty = start.clone()
     _set_last(empty, end)
     _set_last(forall, empty.results[0])
-    part = owner(insert.operands[0])
+    part = defining_op(insert.operands[0])
     _set_last(insert, _set_last(part, _up(part, part.operands[len(part.operands) - 1])))
     for use in list(forall.results[0].uses):
         load = use.owner.operation
@@ -181,6 +181,6 @@ def _takes(op: Any, tile: Any) -> bool:
     if p is None or {factor_type(g, k) for k in (0, 1)} != {FLOAT8}:
         return False
     p = p.swapped() if SWAPPED.on(op) else p
-    made = owner(g.inputs[p.a])
+    made = defining_op(g.inputs[p.a])
     along = all(g.maps[x].index(p.k) == 1 for x in (p.a, p.b))
     return g.inputs[p.b] == tile and along and made is not None and made.name == "linalg.generic"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from neptune_mlir.analysis.tiles import owner
 from neptune_mlir.dialects.attributes import LAYOUT, LAYOUTS
 from neptune_mlir.dialects.op_names import RELEASE, START, WAIT
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.gpu.copies import captured_values, is_free
 
 
@@ -36,7 +36,8 @@ class LoopGraph:
         known = set(self.nodes)
         self.reads = {op: list(dict.fromkeys(self._roots(op))) for op in self.nodes}
         self.needs: dict[Any, set[Any]] = {
-            op: {owner(v) for v in self.reads[op] if owner(v) in known} for op in self.nodes
+            op: {made for v in self.reads[op] if (made := defining_op(v)) in known}
+            for op in self.nodes
         }
         self.users: dict[Any, list[Any]] = {op: [] for op in self.nodes}
         for op in self.nodes:
@@ -51,7 +52,7 @@ class LoopGraph:
 
     def _roots(self, op: Any) -> Iterator[Any]:
         for value in captured_values(op):
-            made = owner(value)
+            made = defining_op(value)
             if made is None or made.block != self.body:
                 if value in self.arguments or value == self.body.arguments[0]:
                     yield value
@@ -66,7 +67,7 @@ class LoopGraph:
 
     def maker(self, argument: Any) -> Any:
         """The node that makes what the next iteration finds in an argument, if one does."""
-        made = owner(self.yielded[self.arguments.index(argument)])
+        made = defining_op(self.yielded[self.arguments.index(argument)])
         return made if made in self.needs else None
 
     def starts(self) -> list[Any]:
@@ -74,7 +75,7 @@ class LoopGraph:
 
     def tile_of(self, release: Any) -> Any:
         """The get of a released tile."""
-        return owner(release.operands[0])
+        return defining_op(release.operands[0])
 
 
 class Stages:
@@ -97,7 +98,7 @@ class Stages:
         arguments.add(graph.body.arguments[0])
         crossing = (
             v for op in graph.nodes if stage[op] == 1 for v in graph.reads[op]
-            if v in arguments or (owner(v) is not None and stage[owner(v)] == 0)
+            if v in arguments or (defining_op(v) is not None and stage[defining_op(v)] == 0)
         )  # fmt: skip
         self.crossing = list(dict.fromkeys(crossing))
 
@@ -124,12 +125,12 @@ class Stages:
 
 def layout_text(value: Any) -> str:
     """The layout of a tile in registers that a loop makes or carries; "" for a scalar."""
-    made = owner(value)
+    made = defining_op(value)
     if made is None:
         loop = value.owner.owner.operation
         return LAYOUTS.of(loop)[value.arg_number - 1] if value.arg_number else ""
     if made.name == WAIT:
-        made = owner(made.operands[0])  # the start says it
+        made = defining_op(made.operands[0])  # the start says it
     if made.name in ("scf.for", "scf.if"):
         found = LAYOUTS.find(made)
         return found[list(made.results).index(value)] if found else ""

@@ -27,12 +27,12 @@ from neptune_mlir.analysis.tiles import (
     foralls,
     is_tensor,
     nested,
-    owner,
     shape_of,
 )
 from neptune_mlir.dialects.attributes import CONSUMERS, HANDED, ITERATION, LAYOUT, ONCE
 from neptune_mlir.dialects.op_names import GET, JOIN, RELEASE, START, WAIT
 from neptune_mlir.ir.bindings import ir, linalg, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.hopper.loop_graph import layout_text
 from neptune_mlir.transforms.registry import register
 
@@ -141,7 +141,7 @@ class _Once:
         with ir.InsertionPoint(at), at.location:
             kind = ir.RankedTensorType(value.type)
             empty = tensor.empty(shape_of(value), kind.element_type)
-            copy = owner(linalg.copy(value, outs=[empty]))
+            copy = defining_op(linalg.copy(value, outs=[empty]))
         size = element_bytes(element_of(value))
         LAYOUT.set(copy, str(L.shared(shape_of(value), size)))
         HANDED.set(copy)
@@ -157,14 +157,14 @@ def _sink(op: Any) -> None:
 
 
 def _layout_text(value: Any) -> str:
-    made = owner(value)
+    made = defining_op(value)
     joined = made is not None and made.name == JOIN
     return layout_text(made.operands[0] if joined else value)
 
 
 def _order(value: Any) -> tuple[int, int]:
     """Tiles of fewer dimensions first; the order is that of the program otherwise."""
-    made = owner(value)
+    made = defining_op(value)
     if made is None:
         return len(shape_of(value)), value.arg_number
     order = [op.operation for op in made.block.operations]

@@ -23,7 +23,6 @@ from neptune_mlir.analysis.tiles import (
     foralls,
     is_inside,
     nested,
-    owner,
     read_contraction,
     read_generic,
     tuned,
@@ -34,6 +33,7 @@ from neptune_mlir.dialects.op_names import CREATE, GET, PAGED, PRODUCER, PUT, RE
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text, scf
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets import group_tiles
 from neptune_mlir.targets.chips import gpu_target
 from neptune_mlir.targets.tuned import ALL_LATE
@@ -91,7 +91,7 @@ def check_rings(forall: Any) -> None:
         if not paired or not len(puts[ring]) == len(loops) == len(set(loops)):
             raise LoweringError(
                 "rings that a loop uses together are not put and got in the same loops",
-                loc=location_text(owner(ring).location),
+                loc=location_text(defining_op(ring).location),
                 hint="each loop of the producer feeds one of the consumers'",
             )
 
@@ -212,7 +212,7 @@ class _Partition:
         what stands for them here."""
         for op in operations:
             for load in self.loads:
-                if owner(load.value) == op:
+                if defining_op(load.value) == op:
                     self._put(load, rings, copies)
             if any(op in load.loops for load in self.loads):
                 loop = scf.ForOp(*(self._copy(v, copies) for v in list(op.operands)[:3]))
@@ -224,7 +224,7 @@ class _Partition:
 
     def _put(self, load: Load, rings: dict[Any, Any], copies: dict[Any, Any]) -> None:
         tile = self._copy(load.value, copies)
-        LAYOUT.drop(owner(tile))  # that of TMA, not of a program's threads
+        LAYOUT.drop(defining_op(tile))  # that of TMA, not of a program's threads
         ir.Operation.create(PUT, operands=[rings[load.value], tile])
 
     def _copy(self, value: Any, copies: dict[Any, Any]) -> Any:
@@ -233,7 +233,7 @@ class _Partition:
             return copies[value]
         if isinstance(value, ir.BlockArgument) or not is_inside(value, self.forall):
             return value
-        op = owner(value)
+        op = defining_op(value)
         for operand in captured([op]):
             copies[operand] = self._copy(operand, copies)
         copy = op.clone()
@@ -246,7 +246,7 @@ class _Partition:
     # ---- the consumers
 
     def _get(self, load: Load, ring: Any) -> None:
-        made = owner(load.value)
+        made = defining_op(load.value)
         if load.loop is not None:  # as late as it is needed
             made = _readers(load.value, made.block)[0]
         with ir.InsertionPoint(made):
@@ -256,7 +256,7 @@ class _Partition:
 
     def _release(self, load: Load) -> None:
         tile = self.got[load]
-        last = _readers(tile, owner(tile).block)[-1]
+        last = _readers(tile, defining_op(tile).block)[-1]
         operations = [op.operation for op in last.block.operations]
         with ir.InsertionPoint(operations[operations.index(last) + 1]):
             ir.Operation.create(RELEASE, operands=[tile])

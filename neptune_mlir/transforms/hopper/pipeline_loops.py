@@ -28,7 +28,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, owner, tuned
+from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, tuned
 from neptune_mlir.dialects.attribute_types import copy_attributes
 from neptune_mlir.dialects.attributes import (
     AHEAD,
@@ -52,6 +52,7 @@ from neptune_mlir.dialects.op_names import (
 from neptune_mlir.dialects.verify_matmul import started_between
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, linalg, location_text, scf
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.gpu.copies import Copies, captured_values
 from neptune_mlir.transforms.gpu.streams import chain_of, chains_of, multiplies
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph, Stages, layout_text
@@ -257,7 +258,7 @@ class _Pipeline:
             if stage[op]:
                 _mark_scaling(op, written, body)
                 for k in self.late:
-                    if owner(graph.yielded[k]) == op:
+                    if defining_op(graph.yielded[k]) == op:
                         early.values[graph.arguments[k]] = late.value(graph.yielded[k])
             if op.name in ("linalg.generic", "scf.if"):
                 fenced = False
@@ -360,7 +361,7 @@ def _count_pending(block: Any) -> None:
         wait = op.operation
         if wait.name == WAIT:
             kind = ir.IntegerType.get_signless(64)
-            later = started_between(owner(wait.operands[0]), wait)
+            later = started_between(defining_op(wait.operands[0]), wait)
             wait.attributes["pending"] = ir.IntegerAttr.get(kind, later)
 
 
@@ -374,7 +375,7 @@ def _issue_beside(block: Any, eighths: int) -> None:
         if works and start is not None:
             AHEAD.set(start, eighths)
         waits = operation.name == WAIT and start is not None
-        waits = waits and owner(operation.operands[0]) == start
+        waits = waits and defining_op(operation.operands[0]) == start
         if operation.name == START:
             start = operation
         elif works or waits or operation.name in ("linalg.copy", "scf.if"):

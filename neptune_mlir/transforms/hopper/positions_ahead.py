@@ -23,9 +23,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, is_inside, owner
+from neptune_mlir.analysis.tiles import foralls, is_inside
 from neptune_mlir.dialects.attributes import KERNEL, OF_MASK
 from neptune_mlir.ir.bindings import ir, scf, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import captured, grid_bounds, nested_in
 from neptune_mlir.transforms.tiling.slices import slice_operands
@@ -133,7 +134,7 @@ def _makers(value: Any, forall: Any) -> list[Any] | None:
         one = waiting.pop()
         if one in positions or not is_inside(one, forall):
             continue
-        op = owner(one)
+        op = defining_op(one)
         if op is None or op.block != body or not op.name.startswith(_PURE):
             return None
         if op not in made:

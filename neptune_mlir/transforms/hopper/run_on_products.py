@@ -22,9 +22,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, owner, read_contraction, read_generic
+from neptune_mlir.analysis.tiles import foralls, read_contraction, read_generic
 from neptune_mlir.dialects.attributes import CONSUMERS, READER, RUNS_ON, SWAPPED
 from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.loop_graph import LoopGraph
 from neptune_mlir.transforms.registry import register
@@ -56,7 +57,7 @@ def _qualifies(loop: Any) -> bool:
 def _adds_up(graph: LoopGraph, start: Any) -> bool:
     """Whether a product adds to what the iteration before handed on, and hands on the sum alone."""
     *factors, total = start.operands
-    made = [owner(factor) for factor in factors]
+    made = [defining_op(factor) for factor in factors]
     g = read_generic(start)
     p = read_contraction(g)
     if p is None or through_registers(g, p.swapped() if SWAPPED.on(start) else p):

@@ -46,7 +46,6 @@ from neptune_mlir.analysis.tiles import (
     is_added,
     is_tensor,
     nested,
-    owner,
     read_generic,
     shape_of,
     tuned,
@@ -63,6 +62,7 @@ from neptune_mlir.dialects.attributes import (
 )
 from neptune_mlir.dialects.op_names import ADD_SLICE, GET, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_aref import LOADS
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.nvidia import Rates, nvidia
 from neptune_mlir.targets.tuned import ALL_LATE
 from neptune_mlir.transforms.fast_paths import PIPELINED, missed
@@ -250,7 +250,7 @@ def _is_legal(stages: Stages) -> bool:
         if value in late and graph.arguments[k] != value:
             return False
     for value in stages.crossing:
-        made = owner(value)
+        made = defining_op(value)
         if made is not None and made.name in (GET, START):
             return False
         held = layout_text(value).startswith(("reg", "lane", "warp"))
@@ -263,7 +263,7 @@ def _is_legal(stages: Stages) -> bool:
 def _has_a_place(value: Any, graph: LoopGraph) -> bool:
     """Whether a tile lies in shared memory where each iteration makes it: the only such one."""
     copies = [op for op in graph.nodes if op.name == "linalg.copy"]
-    return [owner(value)] == copies and layout_text(value).startswith(SHARED)
+    return [defining_op(value)] == copies and layout_text(value).startswith(SHARED)
 
 
 # ---- order
@@ -308,7 +308,7 @@ def _order(
             put((free or sorted(plain, key=lambda x: -length[x]))[0])
         else:  # in the order of their starts
             begun = [nodes[op] for op in order if name[op] == START]
-            put(min(chosen, key=lambda x: begun.index(owner(nodes[x].operands[0]))))
+            put(min(chosen, key=lambda x: begun.index(defining_op(nodes[x].operands[0]))))
     return [nodes[op] for op in order]
 
 
@@ -393,7 +393,7 @@ def _interval(
             if op.name == START:
                 free = done[op] = max(now, free) + costs[op]
             elif op.name == WAIT:
-                now = max(now, done.get(owner(op.operands[0]), 0.0))
+                now = max(now, done.get(defining_op(op.operands[0]), 0.0))
             else:
                 now += costs[op]
                 tiles = {v for v in graph.reads[op] if op.name == "linalg.generic"}
@@ -432,7 +432,7 @@ def _through_shared(op: Any, rates: Rates) -> float:
 
 def _bytes(value: Any) -> int:
     """Of a tile of a ring; 0 for another value."""
-    made = owner(value)
+    made = defining_op(value)
     if made is None or made.name != GET:
         return 0
     return math.prod(shape_of(value)) * element_bytes(element_of(value))
@@ -460,7 +460,7 @@ def late_signature(stages: Stages, order: Sequence[Any]) -> Any:
     names |= {v: ("crossing", k) for k, v in enumerate(stages.crossing)}
 
     def name(value: Any) -> Any:
-        made = owner(value)
+        made = defining_op(value)
         if value in names or made is None or not is_free(made):
             return names.get(value, value)
         return made.name, _attributes(made), tuple(map(name, made.operands))

@@ -47,7 +47,6 @@ from neptune_mlir.analysis.tiles import (
     is_multiple,
     load_window,
     nested,
-    owner,
     read_contraction,
     read_generic,
     row_distance,
@@ -65,6 +64,7 @@ from neptune_mlir.dialects.attributes import (
     VIA,
 )
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.group_tiles import sharing
 from neptune_mlir.targets.warp_groups import (
     CHUNK,
@@ -377,7 +377,7 @@ def _check_product(op: Any, forall: Any, across: int) -> None:
         raise Unshared("a left factor of e4m3 whose rows do not run along the sum")
     if g.maps[-1].index(p.m) != 0 and not (size > 2 and SWAPPED.on(op)):
         raise Unshared("a matmul whose result is transposed")
-    made = owner(g.inputs[p.a])
+    made = defining_op(g.inputs[p.a])
     exchanged = made is not None and made.name == "linalg.copy"
     if g.maps[p.a].index(p.k) != 1 and load_window(g.inputs[p.a], forall) is None and not exchanged:
         raise Unshared("a computed left factor of a matmul is transposed")

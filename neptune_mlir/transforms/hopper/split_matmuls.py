@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.analysis.tiles import foralls, nested, owner, tuned
+from neptune_mlir.analysis.tiles import foralls, nested, tuned
 from neptune_mlir.dialects.attributes import AGAIN, CONSUMERS
 from neptune_mlir.dialects.matmul import PendingType
 from neptune_mlir.dialects.op_names import START, WAIT
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.tuned import ALL_LATE
 from neptune_mlir.transforms.gpu.streams import is_product
 from neptune_mlir.transforms.hopper.partition_warps import check_rings
@@ -65,7 +66,7 @@ def _is_same(a: Any, b: Any) -> bool:
     """Whether two tiles are one, or the same one rounded."""
     if a == b:
         return True
-    x, y = owner(a), owner(b)
+    x, y = defining_op(a), defining_op(b)
     if x is None or y is None or x.block != y.block or {x.name, y.name} != {"linalg.generic"}:
         return False
     bodies = [[inner.operation.name for inner in m.regions[0].blocks[0].operations] for m in (x, y)]

@@ -30,7 +30,6 @@ from neptune_mlir.analysis.tiles import (
     foralls,
     multiple_of,
     nested,
-    owner,
     read_generic,
     shape_of,
     slice_parts,
@@ -40,6 +39,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.dialects.attributes import CONSUMERS, IN_FRAGMENTS, TARGET, WHOLE
 from neptune_mlir.dialects.op_names import ADD_SLICE, AWAIT_SUMS
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.targets.warp_groups import GROUP_WARPS
 from neptune_mlir.transforms.registry import register
@@ -70,7 +70,7 @@ def _result_of(op: Any, forall: Any) -> int:
 
 def _qualifies(forall: Any, number: int, added: list[Any]) -> bool:
     start = list(forall.operands)[len(forall.operands) - len(forall.results) + number]
-    kind, made = ir.RankedTensorType(start.type), owner(start)
+    kind, made = ir.RankedTensorType(start.type), defining_op(start)
     if kind.rank < 2 or str(kind.element_type) != "f32" or kind.is_dynamic_dim(kind.rank - 1):
         return False
     if made is None or made.name != "scf.forall" or kind.shape[-1] % COLUMNS:
@@ -95,7 +95,7 @@ def _is_in_strips(op: Any, forall: Any) -> bool:
     """Whether a tile is an accumulator of which each warp has 16 rows, all columns or those of its
     group."""
     value, warps = op.operands[0], GROUP_WARPS * CONSUMERS.of(forall)
-    shape, made = shape_of(value), owner(value)
+    shape, made = shape_of(value), defining_op(value)
     if made is None or shape[0] % ROWS or warps % (shape[0] // ROWS):
         return False
     along = shape[0] // ROWS

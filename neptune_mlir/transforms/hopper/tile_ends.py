@@ -6,9 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from neptune_mlir.analysis.tiles import Window, owner, shape_of, slice_parts, strip_slice
+from neptune_mlir.analysis.tiles import Window, shape_of, slice_parts, strip_slice
 from neptune_mlir.dialects.attributes import EQUAL_DIMS
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 Linear = dict[Any, int]  # value (or 1) -> factor
 
@@ -18,7 +19,7 @@ def ends_with_tensor(op: Any, forall: Any) -> bool:
     target = op.operands[1]
     if op.name != "tensor.parallel_insert_slice" or target.owner.owner.operation != forall:
         return False  # part of a strip
-    source = owner(op.operands[0])
+    source = defining_op(op.operands[0])
     cut = source is not None and source.name == "tensor.extract_slice"
     shape = shape_of(source.operands[0] if cut else op.operands[0])
     outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
@@ -39,7 +40,7 @@ def strip_is_whole(strip: Any, forall: Any) -> bool:
     outputs = list(forall.operands)[len(forall.operands) - len(forall.results) :]
     arguments = list(forall.regions[0].blocks[0].arguments)
     start = outputs[arguments.index(cut.operands[0]) - len(arguments) + len(outputs)]
-    made, kind = owner(_started_with(start)), ir.RankedTensorType(start.type)
+    made, kind = defining_op(_started_with(start)), ir.RankedTensorType(start.type)
     offsets, sizes, dims = slice_parts(cut)
     for d in dims:
         extent, size = kind.shape[d], sizes[d]
@@ -60,7 +61,7 @@ def window_ends(window: Window, k: int, forall: Any) -> bool:
     if isinstance(valid, int) and isinstance(window.offsets[dim], int):
         kind = ir.RankedTensorType(window.tensor.type)
         return not kind.is_dynamic_dim(dim) and window.offsets[dim] + valid == kind.shape[dim]
-    op = owner(valid) if not isinstance(valid, int) else None
+    op = defining_op(valid) if not isinstance(valid, int) else None
     if op is None or op.name != "affine.min":
         return False
     offset = _linear(window.offsets[dim])
@@ -75,7 +76,7 @@ def window_ends(window: Window, k: int, forall: Any) -> bool:
         return True
     if (whole := _reshaped(window.tensor, dim)) is not None:
         return end == whole
-    made, known = owner(_started_with(window.tensor)), (window.tensor, dim)
+    made, known = defining_op(_started_with(window.tensor)), (window.tensor, dim)
     kind = ir.RankedTensorType(window.tensor.type)
     if made is not None and made.name == "tensor.empty" and kind.is_dynamic_dim(dim):
         # a result, of this kernel or another
@@ -92,7 +93,7 @@ def window_ends(window: Window, k: int, forall: Any) -> bool:
 def _reshaped(tensor: Any, dim: int) -> Linear | None:
     """An extent of a tensor that has another shape of the elements of one; None: it has not, or
     the extent is not linear in other numbers."""
-    made = owner(tensor)
+    made = defining_op(tensor)
     if made is None or made.name not in ("tensor.expand_shape", "tensor.collapse_shape"):
         return None
     kind = ir.RankedTensorType(tensor.type)
@@ -112,24 +113,24 @@ def _reshaped(tensor: Any, dim: int) -> Linear | None:
 def _started_with(tensor: Any) -> Any:
     """What the result of a kernel is before it, or others of which only one runs, write it; another
     tensor itself."""
-    made = owner(tensor)
+    made = defining_op(tensor)
     while made is not None and made.name == "scf.forall":
         outputs = list(made.operands)[len(made.operands) - len(made.results) :]
         tensor = outputs[list(made.results).index(tensor)]
-        made = owner(tensor)
+        made = defining_op(tensor)
     return tensor
 
 
 def _extent(value: Any) -> tuple[Any, int] | None:
     """The tensor and the dimension that an index is the extent of."""
-    made = owner(value) if value != 1 else None
+    made = defining_op(value) if value != 1 else None
     if made is None or made.name != "tensor.dim":
         return None
-    at = owner(made.operands[1])
+    at = defining_op(made.operands[1])
     if at is None or at.name != "arith.constant":
         return None
     tensor, dim = made.operands[0], at.attributes["value"].value
-    empty, kind = owner(tensor), ir.RankedTensorType(tensor.type)
+    empty, kind = defining_op(tensor), ir.RankedTensorType(tensor.type)
     if empty is not None and empty.name == "tensor.empty" and kind.is_dynamic_dim(dim):
         return _extent(empty.operands[sum(map(kind.is_dynamic_dim, range(dim)))])
     return tensor, dim
@@ -158,7 +159,7 @@ def _linear(value: Any) -> Linear | None:
     """An index as a linear form over values that are not affine."""
     if isinstance(value, int):
         return {1: value} if value else {}
-    op = owner(value)
+    op = defining_op(value)
     if op is not None and op.name == "arith.constant":
         return _linear(op.attributes["value"].value)
     if op is not None and op.name == "affine.apply":

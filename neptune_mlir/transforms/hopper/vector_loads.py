@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from neptune_mlir.analysis.tiles import element_of, load_window, nested, owner, shape_of
+from neptune_mlir.analysis.tiles import element_of, load_window, nested, shape_of
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.gpu.layout_stages import step_of
 
 NUMBER = 4  # bytes
@@ -59,7 +60,7 @@ def moves_with(position: Any, variable: Any) -> bool:
         return False
     if position == variable:
         return True
-    made = owner(position)
+    made = defining_op(position)
     sums = ("affine.apply", "arith.addi", "arith.subi")
     return made is not None and made.name in sums and any(
         moves_with(operand, variable) for operand in made.operands

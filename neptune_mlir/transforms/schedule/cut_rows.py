@@ -22,12 +22,13 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.analysis.fused_nests import read_live, read_nest
 from neptune_mlir.analysis.masks import conjuncts
-from neptune_mlir.analysis.tiles import owner, tuned
+from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import CHIP, CUT_ROWS, TILE
 from neptune_mlir.dialects.nests import DYNAMIC, Values, element_type
 from neptune_mlir.dialects.op_names import REDUCE
 from neptune_mlir.dialects.program import functions
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 
@@ -61,7 +62,7 @@ def _place(stream: Any, values: Values) -> tuple[int, int] | None:
         rows = axes[0]
         if stream.domain[rows] != DYNAMIC or TILE.of(stream.operation)[rows] <= 1:
             continue
-        made = owner(values[read.attr])
+        made = defining_op(values[read.attr])
         if made is not None and made.name == REDUCE:
             number = _looked_up(read_nest(made.opview, values), values)
             if number is not None:
@@ -90,7 +91,7 @@ def _looked_up(nest: Any, values: Values) -> int | None:
         before = T.index(along)
         if read.args[0] is T.make("add", before, T.const(1, "index")):
             array = values[read.attr]
-            if (read.attr, (before,)) in pairs and owner(array) is None:
+            if (read.attr, (before,)) in pairs and defining_op(array) is None:
                 return int(array.arg_number) if element_type(array) == "i32" else None
     return None
 

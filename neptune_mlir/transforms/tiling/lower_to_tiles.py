@@ -19,7 +19,7 @@ from neptune_mlir.algebra.access import elements, position_of
 from neptune_mlir.analysis.fused_nests import FusedNest, contractions
 from neptune_mlir.analysis.masks import Linear, affine_part
 from neptune_mlir.analysis.tile_axes import extents_of
-from neptune_mlir.analysis.tiles import owner, tuned
+from neptune_mlir.analysis.tiles import tuned
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import (
     CHIP,
@@ -40,6 +40,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import ir, scf, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.bodies import drop_shared_axes, split_invariants
 from neptune_mlir.transforms.tiling.bounds import Range, live_ranges, live_span
@@ -229,7 +230,7 @@ def _row_cuts(kernel: TileKernel, values: nests.Values, name: str) -> RowCuts | 
     found, count = find_cuts(starts, rows.extent, rows.size, values, op.location)
     with ir.InsertionPoint(found):
         first, own = _lower(read_kernel(found, values), values, f"{name}_cuts")
-    OF_MASK.set(owner(first))
+    OF_MASK.set(defining_op(first))
     found.erase()
     return RowCuts(axis, rows.size, rows.extent, count, first, own)
 

@@ -23,7 +23,6 @@ from typing import Any
 from neptune_mlir.analysis.tiles import (
     is_tensor,
     nested,
-    owner,
     read_contraction,
     read_generic,
     shape_of,
@@ -32,6 +31,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.dialects.attributes import OF_MASK
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.host_plan import grid_bounds
 
@@ -112,7 +112,7 @@ def _tile(insert: Any, taken: Any, numbers: dict[Any, Any]) -> tuple[Any, Any] |
     if ir.RankedTensorType(result.type).has_static_shape:
         return (result, source) if result.type == source.type else None
     users = [use.owner.operation for use in result.uses]
-    cut = owner(source)
+    cut = defining_op(source)
     if cut is None or cut.name != "tensor.extract_slice" or len(users) != 1:
         return None
     pad, whole = users[0], cut.operands[0]
@@ -135,7 +135,7 @@ def _equal(mine: Any, theirs: Any, numbers: dict[Any, Any]) -> bool:
         return bool(mine == theirs) if type(mine) is type(theirs) else False
     if numbers.get(mine, mine) == theirs:
         return True
-    a, b = owner(mine), owner(theirs)
+    a, b = defining_op(mine), defining_op(theirs)
     if a is None or b is None or a.name != b.name or is_tensor(a.results[0]):
         return False
     if len(a.operands) != len(b.operands) or _attributes(a) != _attributes(b):

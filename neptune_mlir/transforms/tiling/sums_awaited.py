@@ -20,7 +20,6 @@ from neptune_mlir.analysis.tiles import (
     is_tensor,
     multiple_of,
     nested,
-    owner,
     shape_of,
     slice_parts,
     strip_slice,
@@ -30,6 +29,7 @@ from neptune_mlir.dialects.attributes import IN_ORDER
 from neptune_mlir.dialects.op_names import ADD_SLICE, AWAIT_SUMS, COUNT, TURN
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.tiling.host_plan import grid_bounds
 
 
@@ -87,7 +87,7 @@ def _number(value: int) -> Any:
 
 def _here(value: Any, forall: Any, made: dict[Any, Any]) -> Any:
     """A scalar of a kernel's program at the insertion point: what makes it there, again."""
-    op = owner(value)
+    op = defining_op(value)
     if op is None or op.parent != forall or is_tensor(value):
         return value
     if value not in made:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from neptune_mlir.analysis.tiles import owner, read_contraction, read_generic
+from neptune_mlir.analysis.tiles import read_contraction, read_generic
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.ir.bindings import ir, tensor
 from neptune_mlir.ir.values import defining_op
@@ -68,7 +68,7 @@ def _load_both_ways(loop: Any) -> None:
             continue
         *factors, out = read_generic(op).maps
         for k, mine in enumerate(factors):
-            made = owner(op.operands[k])
+            made = defining_op(op.operands[k])
             loaded = made is not None and made.name in LOADS and made.block != body
             if loaded and out[-1] in mine:
                 way = ways.setdefault(op.operands[k], {}).setdefault(mine.index(out[-1]), [])

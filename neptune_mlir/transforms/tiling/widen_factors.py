@@ -19,11 +19,12 @@ import functools
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
-from neptune_mlir.analysis.tiles import element_of, owner, reduction_of, rounding_of
+from neptune_mlir.analysis.tiles import element_of, reduction_of, rounding_of
 from neptune_mlir.analysis.tiles import read_generic as read
 from neptune_mlir.dialects.attributes import CHIP, NARROWS, WIDENS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.elementwise import elementwise
 
@@ -66,7 +67,7 @@ def _factors(op: Any) -> dict[int, list[Any]]:
     values = [v for inner in g.block.operations for v in inner.operation.operands]
     if g.reduced:
         combine = reduction_of(g)
-        product = owner(combine[1]) if combine and combine[0] == "arith.addf" else None
+        product = defining_op(combine[1]) if combine and combine[0] == "arith.addf" else None
         if product is None or product.name != "arith.mulf":
             return {}
         values = list(product.operands)
@@ -74,7 +75,7 @@ def _factors(op: Any) -> dict[int, list[Any]]:
     for value in values:
         casts: list[Any] = []
         alone = value != end.operands[0]
-        while (cast := owner(value)) is not None and cast.name in _CASTS:
+        while (cast := defining_op(value)) is not None and cast.name in _CASTS:
             casts.insert(0, cast)
             value = cast.operands[0]
         if value in arguments[:-1] and alone and casts and sum(1 for _ in value.uses) == 1:
@@ -105,7 +106,7 @@ def _widen(op: Any, k: int, casts: list[Any], narrow_floats: bool) -> None:
 
     with ir.InsertionPoint(op), op.location:
         made = elementwise(value, kind, widened)
-    WIDENS.set(owner(made), str(narrow))
+    WIDENS.set(defining_op(made), str(narrow))
     op.operands[k] = made
     assert first.operands[0] == argument
     argument.set_type(kind)
@@ -142,7 +143,7 @@ def _round(op: Any) -> None:
         kind = rounding.results[0].type
         with ir.InsertionPoint(op), op.location:
             made = elementwise(op.operands[k], kind, functools.partial(_rounded, kind))
-        NARROWS.set(owner(made), FLOAT8)
+        NARROWS.set(defining_op(made), FLOAT8)
         op.operands[k] = made
         argument.set_type(kind)
         rounding.results[0].replace_all_uses_with(argument)

@@ -8,12 +8,13 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.analysis.fused_nests import FusedNest
-from neptune_mlir.analysis.tiles import is_tensor, owner
+from neptune_mlir.analysis.tiles import is_tensor
 from neptune_mlir.dialects import nests
 from neptune_mlir.dialects.attributes import KERNEL, TILE
 from neptune_mlir.dialects.nests import build_map
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.tiling.host_plan import captured, nested_in
 
 ZEROS = 1 << 10  # elements that a program makes of what is added to
@@ -49,7 +50,7 @@ def _tensor_of(value: Any, block: Any) -> bool:
     """Whether a value is a tensor of a block: given to it, or made by a kernel in it."""
     if not is_tensor(value):
         return False
-    made = owner(value)
+    made = defining_op(value)
     return value.owner == block if made is None else made.block == block
 
 
@@ -58,7 +59,7 @@ def _made_of(op: Any, block: Any) -> list[Any]:
     found: list[Any] = []
     pending = [op]
     while pending:
-        made = [owner(v) for v in captured([pending.pop()])]
+        made = [defining_op(v) for v in captured([pending.pop()])]
         new = [m for m in made if m is not None and m.block == block and m not in found]
         found += new
         pending += new

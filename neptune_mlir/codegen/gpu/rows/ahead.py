@@ -12,15 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import CHUNK
-from neptune_mlir.analysis.tiles import (
-    Window,
-    element_bytes,
-    load_window,
-    nested,
-    owner,
-    tuned,
-)
+from neptune_mlir.analysis.tiles import Window, element_bytes, load_window, nested, tuned
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter
@@ -64,9 +58,9 @@ def _length(writer: KernelWriter, tensor: Any) -> Any:
     if not kind.is_dynamic_dim(1):
         return kind.shape[1]
     for scalar in writer.signature.scalars:
-        made = owner(scalar)
+        made = defining_op(scalar)
         if made is not None and made.name == "tensor.dim" and made.operands[0] == tensor:
-            dim = owner(made.operands[1])
+            dim = defining_op(made.operands[1])
             if dim is not None and ir.IntegerAttr(dim.attributes["value"]).value == 1:
                 return writer.scalars[scalar]
     return None

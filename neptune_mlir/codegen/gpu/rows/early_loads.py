@@ -21,12 +21,12 @@ from neptune_mlir.analysis.tiles import (
     element_of,
     is_tensor,
     load_window,
-    owner,
     read_generic,
 )
 from neptune_mlir.codegen.gpu.tile_forms import Pending
 from neptune_mlir.dialects.attributes import VIA
 from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.values import defining_op
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter
@@ -51,7 +51,7 @@ def load_early(writer: KernelWriter) -> list[Any]:
             continue
         g = read_generic(op)
         for k, value in enumerate(g.inputs):
-            if owner(value) in loads and g.is_read(k):
+            if defining_op(value) in loads and g.is_read(k):
                 if VIA.of(op) != "registers":
                     return []
                 layout = iteration_of(op, g.extents).project(g.maps[k])
@@ -63,7 +63,7 @@ def load_early(writer: KernelWriter) -> list[Any]:
         words = sum(uses.values())
         if words > MOST:
             return []
-        loads = [op for op in loads if any(owner(value) == op for value, _ in uses)]
+        loads = [op for op in loads if any(defining_op(value) == op for value, _ in uses)]
     for op in loads:
         writer.write_op(op)
     for value, layout in uses:
@@ -85,5 +85,5 @@ def _is_load(writer: KernelWriter, op: Any) -> bool:
 def _is_of_kernel(writer: KernelWriter, tile: Any) -> bool:
     """Whether another kernel made what a tile is of."""
     found = load_window(tile, writer.forall)
-    made = found and owner(found.tensor)
+    made = found and defining_op(found.tensor)
     return bool(made and made.name == "scf.forall")

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import layout_of
-from neptune_mlir.analysis.tiles import (
-    element_of,
-    nested,
-    owner,
-    read_contraction,
-    read_generic,
-    shape_of,
-)
+from neptune_mlir.analysis.tiles import element_of, nested, read_contraction, read_generic, shape_of
 from neptune_mlir.codegen.gpu.memory import SharedTile
 from neptune_mlir.codegen.gpu.tile_forms import Held
 from neptune_mlir.codegen.nvidia import hopper
@@ -29,6 +22,7 @@ from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
 from neptune_mlir.dialects.attributes import HANDED, SWAPPED
 from neptune_mlir.dialects.op_names import START, WAIT
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.warp_groups import PANEL
 from neptune_mlir.transforms.gpu.layout_stages import places_of, step_of
 from neptune_mlir.transforms.hopper.vector_loads import zip_all
@@ -101,7 +95,7 @@ class SharedPlaces:
         self.state = {place: max(n, other[place]) for place, n in self.state.items()}
 
     def _read_by_wait(self, wait: Any) -> int | None:
-        start = owner(wait.operands[0])
+        start = defining_op(wait.operands[0])
         if start is None:
             return None
         found = map(self._place_of, start.operands)
@@ -109,7 +103,7 @@ class SharedPlaces:
 
     def _place_of(self, value: Any) -> int | None:
         """Where a tile lies that groups make together, also one that a loop carries."""
-        made = owner(value)
+        made = defining_op(value)
         if made is not None and made in self.places:
             return self.places[made]
         return getattr(self.kernel.tiles.get(value), "place", None)
