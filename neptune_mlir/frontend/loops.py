@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from neptune_mlir.analysis.tiles import is_inside
 from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.dialects.regions import clone_scalar_code, operations_named
 from neptune_mlir.ir.bindings import arith, ir, linalg, scf
@@ -109,19 +110,10 @@ def _know_extents(loop: Any, first: dict[Any, Any]) -> None:
         source, place = op.operands
         source = first.get(source, source)
         number = place.owner.attributes["value"].value
-        if not any(source == x for x in first) and not _is_within(source, loop):
+        if not any(source == x for x in first) and not is_inside(source, loop):
             with ir.InsertionPoint(loop), op.location:
                 op.results[0].replace_all_uses_with(_dim(source, number))
             op.erase()
-
-
-def _is_within(value: Any, loop: Any) -> bool:
-    op = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner
-    while op is not None and op.name not in ("func.func", "builtin.module"):
-        if op.operation == loop:
-            return True
-        op = op.operation.parent
-    return False
 
 
 def _while(operands: list[Any], carried: int, test: Any, body: Any) -> list[Any]:

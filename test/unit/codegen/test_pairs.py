@@ -93,14 +93,19 @@ def test_attention(kernel):
     assert all(close(kernel, *shape, False) for shape in ((150, 150), (128, 256), (40, 131)))
 
 
-def test_no_number_needs_f32(tmp_path, monkeypatch):
-    """Neither ordinary numbers nor small weights take the code for others. Zeros fill sums of 80
-    products."""
+def leave_out_f32(monkeypatch):
+    """Without the code for what pairs cannot multiply: a product that takes it is wrong."""
     multiply = tile_pairs.PairProducts.multiply
     monkeypatch.setattr(
         tile_pairs.PairProducts, "multiply",
         lambda self, c, start, scratch, otherwise: multiply(self, c, start, scratch, lambda: None),
     )  # fmt: skip
+
+
+def test_no_number_needs_f32(tmp_path, monkeypatch):
+    """Neither ordinary numbers nor small weights take the code for others. Zeros fill sums of 80
+    products."""
+    leave_out_f32(monkeypatch)
     with compiling_for("tiles", tmp_path):
         program = ops.attention(head_dim=80, dtype="bf16", causal=True, alibi=True)
         kernel = neptune.compile(program)
@@ -116,11 +121,7 @@ DENORMAL = {"v": (1, 1, 2.0**-127), "q": (2.0**-127, 2.0**125, 1), "p": None}
 def test_left_factor_whose_rows_are_summed_over(tmp_path, monkeypatch):
     """As of a backward pass: p^T g is no product in f32. Rows of p that do not exist hold
     anything."""
-    multiply = tile_pairs.PairProducts.multiply
-    monkeypatch.setattr(
-        tile_pairs.PairProducts, "multiply",
-        lambda self, c, start, scratch, otherwise: multiply(self, c, start, scratch, lambda: None),
-    )  # fmt: skip
+    leave_out_f32(monkeypatch)
     p = Program("weighted")
     i, j, d, e = p.axes("i j d e", d=32, e=32)
     x, y, g = (p.input(name, *axes, dtype="bf16")
