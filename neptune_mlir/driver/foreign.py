@@ -74,7 +74,7 @@ def from_text(text: str, name: str) -> str:
     """A program in text, StableHLO converted."""
     if "hlo." in text and re.search(r"\b(stablehlo|chlo)\.\w", text):
         if _ODD.search(text):
-            from neptune_mlir.driver.straight_code import straightened
+            from neptune_mlir.driver.stablehlo.straight_code import straightened
 
             text = straightened(text, name, _register)
         given = text

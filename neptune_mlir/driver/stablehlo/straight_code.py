@@ -21,7 +21,7 @@ from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock, passmanager
 
 SMALL = 400  # ops that a loop may become: each step of more is a kernel's compilation, or several
 MOST = 20_000  # those of a loop that is no call
-MOST_STEPS = 2**40  # of a loop that is counted
+MOST_STEPS = 10**12  # of a loop that is counted
 # first, for ops of torch-mlir's dialects cannot be inlined
 _INLINE = "builtin.module(inline,symbol-dce)"
 _GOES_ON: dict[str, Callable[[int, int], bool]] = {
