@@ -57,9 +57,9 @@ def outline(loop: Any, counter: int | None, steps: Sequence[int]) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a value is a tensor whose elements `arith` has."""
-    if not isinstance(kind, ir.RankedTensorType):
-        return False
+    """Whether a value is a tensor of known extents whose elements `arith` has."""
+    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
+        return False  # (of unknown extents no tile in a loop has a lowering)
     element = kind.element_type
     return not isinstance(element, ir.IntegerType) or element.is_signless
 
