@@ -22,12 +22,13 @@ from neptune_mlir.targets.tuned import Table
 # fact of a bundle that is begun: the images of the whole one in order, each as the place of its
 # code or as a `Later`, and the numbers of the ways
 LATER = "later"
+ANY_CALL = -1  # in place of the number of a case
 
 
 @dataclass(frozen=True)
 class Later:
-    """An image that is not made: `when` says for which calls, `case` is its number among those of
-    the program, or with `chunks` of the program for rows of whole chunks."""
+    """An image that is not made: `when` says for which calls (None: any), `case` is its number
+    among those of the program, or with `chunks` of the program for rows of whole chunks."""
 
     when: Expression
     chunks: bool
@@ -71,8 +72,9 @@ class Making(Protocol):
     """What makes images (`driver/recipe.py`)."""
 
     def begun(self, coming: Coming | None) -> Bundle | None:
-        """The bundle of the images for any call, and what comes later as its fact `LATER`; None,
-        where what other images there are depends on these."""
+        """The bundle of the images for any call, and what comes later as its fact `LATER`: the
+        image for any call, too, where the call that comes takes none of its kind. None, where what
+        other images there are depends on these."""
 
     def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
         """The bundle of an image, by the numbers of the ways that were found; None, where the
@@ -121,11 +123,15 @@ class OnDemand:
         return cache.get_or_make(self._name, lambda: self._recipe().whole())[0]
 
     def grow(
-        self, code: int, shapes: Sequence[Any], scalars: Sequence[Any], processors: int
+        self, code: int | None, shapes: Sequence[Any], scalars: Sequence[Any], processors: int
     ) -> None:
         """The last one behind the image whose code begins at `code` (see `Growing`)."""
         call = Evaluation(shapes, scalars, processors)  # conditions have much in common
         with self._lock:
+            if code is None:
+                if isinstance(self._order[0], Later):  # no other thread was faster
+                    self._add(0, self._order[0])
+                return
             for place in range(len(self._order) - 1, self._order.index(code), -1):
                 later = self._order[place]
                 if not isinstance(later, Later):

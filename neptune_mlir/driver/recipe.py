@@ -16,11 +16,13 @@ from functools import cached_property
 from typing import Any
 
 from neptune_mlir.algebra.numerics.remembered import Mistaken, settle, taken_for_granted
+from neptune_mlir.analysis.tiles import foralls
+from neptune_mlir.dialects.attributes import CONSUMERS
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
 from neptune_mlir.driver.garbage import collected_rarely
-from neptune_mlir.driver.on_demand import LATER, Asked, Coming, Later
+from neptune_mlir.driver.on_demand import ANY_CALL, LATER, Asked, Coming, Later
 from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, gpu
@@ -125,6 +127,8 @@ class Recipe:
             if chunked is not None and not moved and self._tiled[True].conditions:
                 if has_products(self._program, pipeline, self._target):
                     return None  # perhaps one of these moves chunks
+            if chunked is not None and moved and self._comes_in_chunks():
+                return self._without_others(chunked, asked)
             plain = self._best(False, cases=not moved)
             bundle: Bundle = plain.bundle
             order: list[Any] = [0, *self._later(False, None)]
@@ -132,13 +136,30 @@ class Recipe:
                 order += [len(bundle.code), *self._later(True, self._chunked[1])]
                 bundle = bundle.adding(chunked.bundle, self._chunked[1])
             ways = [plain.way, -1 if chunked is None else chunked.way]
-            bundle = finished(bundle, self._program, [self._target], asked)
-        order = [x if isinstance(x, int) else asdict(x) for x in order]
-        return replace(bundle, facts={**bundle.facts, LATER: {"ways": ways, "order": order}})
+            return self._and_later(bundle, ways, order, asked)
+
+    def _without_others(self, chunked: Best, asked: Sequence[tuned.Question]) -> Bundle:
+        """The bundle for rows of whole chunks alone: others have an image for any call and no more,
+        which is a whole compilation for calls that perhaps never come."""
+        assert self._chunked is not None
+        calls = self._chunked[1]
+        order = [Later(None, False, ANY_CALL), 0, *self._later(True, calls)]
+        return self._and_later(chunked.bundle.under(calls), [-1, chunked.way], order, asked)
+
+    def _and_later(
+        self, bundle: Bundle, ways: list[int], order: Sequence[Any],
+        asked: Sequence[tuned.Question],
+    ) -> Bundle:  # fmt: skip
+        made: Bundle = finished(bundle, self._program, [self._target], asked)
+        listed = [x if isinstance(x, int) else asdict(x) for x in order]
+        return replace(made, facts={**made.facts, LATER: {"ways": ways, "order": listed}})
 
     def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
         """See `on_demand.Making`."""
         with self._at_work():
+            if later.case == ANY_CALL:
+                any_call: Bundle = best(self._ways(False), cases=False).bundle
+                return any_call.with_data(self._program.constants)
             tiles = self._by(later.chunks, ways[later.chunks])
             family = tiles.family
             case = family.program.cases(family.lowering)[later.case]
@@ -156,7 +177,10 @@ class Recipe:
         def meanwhile(family: Family, plan: Plan) -> None:
             tried.append(self._cases(family, plan, chunks) if cases else Tiled(family, {}, {}))
             settle()
-            if chunks and self._others is None:
+            alone = self._comes_in_chunks() and any(
+                map(CONSUMERS.on, foralls(family.lowering.module))
+            )
+            if chunks and self._others is None and not alone:
                 self._others = self._begun_ways()
             cache.compiler_versions()  # reads all files of this compiler
 
@@ -164,6 +188,12 @@ class Recipe:
         found = best(ways, cases=False, meanwhile=meanwhile)
         self._tiled[chunks] = next(tiles for tiles in tried if tiles.family is found.family)
         return found
+
+    def _comes_in_chunks(self) -> bool:
+        """Whether the call that comes has rows of whole chunks."""
+        if self._coming is None or self._chunked is None:
+            return False
+        return self._coming.takes(self._chunked[1])
 
     def _begun_ways(self) -> Iterable[Family] | None:
         """The ways for any rows, with the image of the first one begun: it is waited for behind

@@ -276,7 +276,7 @@ class GpuExecutable:
             images[0].context, len(images), shapes, *map(number_key, scalars)
         )  # fmt: skip
         given: list[ArrayView | None] = []
-        if len(images) > 1:  # how arrays lie in memory counts too
+        if images[-1].when is not None:  # how arrays lie in memory counts too
             given = [None if o is None else take(o, "out") for o in out]
             needs = dict.fromkeys(need for image in images for need in image.needs)
             met = {need: is_met(need, views, given) for need in needs}
@@ -285,22 +285,26 @@ class GpuExecutable:
         split = tuple(None if v is None or v.behind is None else v.behind.begin for v in views)
         if any(split):
             images = [i for i in images if takes(i.plan, views)]
-            if not images:
+            if not images and loaded[0].when is None:
                 raise ArgumentError(
                     "no kernel for this device takes these arguments in two arrays",
                     hint="pass one array",
                 )
             key += split
-        if any(image.views for image in images[1:]):
+        if any(image.views for image in images if image.when is not None):
             key += tuple(None if v is None else v.strides for v in (*views, *given))
         found = self._sizes.get(key)
         if found is None:
-            check_equal(images[0].plan, shapes, scalars)
+            check_equal(loaded[0].plan, shapes, scalars)
             found = _choose(images, shapes, scalars, views, given)
+            if found is None:
+                grown = self._grow(self._growing, loaded[0], None, shapes, scalars)
+                return self._check(grown, arguments, take, out)
             if any(split):
                 return views, *found
             if self._growing is not None:
-                grown = self._grow(self._growing, found[0], shapes, scalars)
+                place = found[0].facts["offset"]
+                grown = self._grow(self._growing, found[0], place, shapes, scalars)
                 if grown is not loaded:
                     return self._check(grown, arguments, take, out)
             if len(self._sizes) >= _SIZES_LIMIT:
@@ -309,10 +313,13 @@ class GpuExecutable:
         return views, *found
 
     def _grow(
-        self, growing: Growing, image: LoadedImage, shapes: Sequence[Any], scalars: Sequence[Any]
-    ) -> tuple[LoadedImage, ...]:
-        """The images, with one more where a call is better off with it than with `image`."""
-        growing.grow(image.facts["offset"], shapes, scalars, image.multiprocessors)
+        self, growing: Growing | None, image: LoadedImage, code: int | None,
+        shapes: Sequence[Any], scalars: Sequence[Any],
+    ) -> tuple[LoadedImage, ...]:  # fmt: skip
+        """The images of a device, that of `image`, with one more where a call is better off with it
+        than with the one whose code begins at `code`; None: with that for any call."""
+        assert growing is not None, "an image is for any call"
+        growing.grow(code, shapes, scalars, image.multiprocessors)
         return self._images_for(image.device)
 
     def _device_of(self, arguments: Sequence[Any]) -> int:
@@ -377,8 +384,11 @@ class PreparedCall:
 def _choose(
     images: Sequence[LoadedImage], shapes: Sequence[Any], scalars: Sequence[Any],
     views: Sequence[ArrayView | None], out: Sequence[ArrayView | None],
-) -> tuple[LoadedImage, Sizes]:  # fmt: skip
-    """The last image for a call; of those for some calls alone, one that needs no copies."""
+) -> tuple[LoadedImage, Sizes] | None:  # fmt: skip
+    """The last image for a call; of those for some calls alone, one that needs no copies. None,
+    where that for any call is not made yet."""
+    if not images:
+        return None
     call = Evaluation(shapes, scalars, images[0].multiprocessors)  # all are of one device
     for image in reversed(images):
         if not image.serves(call):
@@ -386,7 +396,7 @@ def _choose(
         sizes = Sizes(image.plan, shapes, scalars, image.multiprocessors)
         if image.when is None or can_view(image.plan, sizes, views, out):
             return image, sizes
-    raise AssertionError("an image is for any call")
+    return None
 
 
 def _constant(value: int, device: int) -> int:

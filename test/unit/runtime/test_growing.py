@@ -42,12 +42,20 @@ class Later:
     def grow(self, code, shapes, scalars, multiprocessors):
         self.asked.append((code, shapes[0]))
         (rows, columns), had = shapes[0], self.bundle.code
-        if columns >= 100 and b"long" not in had:
+        if code is None:
+            self._add_any()
+        elif columns >= 100 and b"long" not in had:
             self._add(b"long", LONG, last=True)
         elif rows <= 4 and b"few " not in had and had[code:].startswith(b"any "):
             self._add(b"few ", FEW, last=False)
         if self.other:
             self.other()
+
+    def _add_any(self):
+        bundle = self.bundle
+        images = [{**IMAGE, "offset": len(bundle.code)}, *bundle.facts["images"]]
+        facts = {**bundle.facts, "images": images}
+        self.bundle = replace(bundle, code=bundle.code + b"any ", facts=facts)
 
     def _add(self, code, when, last):
         bundle = self.bundle
@@ -153,3 +161,17 @@ def test_each_device_gets_it():
     contexts = [gpu.context(device) for device in (0, 1)]
     first, second = ([code for c, code in gpu.loads if c == context] for context in contexts)
     assert first == second == [b"any ", b"few "]
+
+
+def test_the_image_for_any_call_comes_later(gpu, later):
+    """Where the first image is for some calls, others wait for theirs."""
+    needs = {"when": LONG, "alignment": [["argument", 0, 64]]}
+    facts = {"images": [{**IMAGE, "offset": 0, **needs}], "alignment": []}
+    later.bundle = replace(later.bundle, code=b"long", facts=facts)
+    run = GpuExecutable(later.bundle, gpu.driver, later)
+    call(run, 8, 224)
+    assert codes(gpu) == [b"long"]
+    lies_badly = FakeArray(aligned((8, 225), "f2")[:, 1:])
+    assert run.prepare(lies_badly, out=FakeArray(aligned((8, 224), "f2"))).image.when is None
+    assert codes(gpu) == [b"long", b"any "]
+    assert when(run, 8, 224) == LONG and when(run, 8, 16) is None
