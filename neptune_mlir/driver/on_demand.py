@@ -153,6 +153,8 @@ class OnDemand:
         bundle = self.bundle.adding(made, later.when)
         key = "images" if "images" in bundle.facts else "variants"
         *had, new = bundle.facts[key]
+        if later.when is None:
+            new = {what: of for what, of in new.items() if what != "when"}
         images = {image["offset"]: image for image in (*had, {**new, "offset": start})}
         ordered = [images[x] for x in self._order if isinstance(x, int) and x in images]
         self.bundle = replace(bundle, facts={**bundle.facts, key: ordered})

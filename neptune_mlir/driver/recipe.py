@@ -144,7 +144,10 @@ class Recipe:
         assert self._chunked is not None
         calls = self._chunked[1]
         order = [Later(None, False, ANY_CALL), 0, *self._later(True, calls)]
-        return self._and_later(chunked.bundle.under(calls), [-1, chunked.way], order, asked)
+        (image,) = chunked.bundle.facts["images"]
+        facts = {**chunked.bundle.facts, "images": [{**image, "when": calls}]}
+        bundle = replace(chunked.bundle, facts=facts)
+        return self._and_later(bundle, [-1, chunked.way], order, asked)
 
     def _and_later(
         self, bundle: Bundle, ways: list[int], order: Sequence[Any],

@@ -84,8 +84,8 @@ class Bundle:
 
     def adding(self, variant: Bundle, condition: Any) -> Bundle:
         """The bundle with the images of a variant of its program, each for calls that meet the
-        condition (an expression of the launch plan; None: any), and its own if it has one; of
-        several images that serve a call the last one counts."""
+        condition (an expression of the launch plan), and its own if it has one; of several images
+        that serve a call the last one counts."""
         code, data = self.code + variant.code, {**self.data, **variant.data}
         if "images" not in self.facts:
             made = {"when": condition, "plan": variant.plan.to_json(), "size": len(variant.code)}
@@ -97,17 +97,16 @@ class Bundle:
         if variant.facts["alignment"] != self.facts["alignment"]:
             own["alignment"] = variant.facts["alignment"]
         images = [
-            {**own, **image, "offset": image["offset"] + len(self.code)}
-            for image in _under(condition, variant.facts["images"])
+            {
+                **own,
+                **image,
+                "offset": image["offset"] + len(self.code),
+                "when": ["and", condition, image["when"]] if "when" in image else condition,
+            }
+            for image in variant.facts["images"]
         ]
         facts = {**self.facts, "images": [*self.facts["images"], *images]}
         return replace(self, code=code, facts=facts, data=data)
-
-    def under(self, condition: Any) -> Bundle:
-        """The same for calls that meet a condition: no image is for any call."""
-        return replace(
-            self, facts={**self.facts, "images": _under(condition, self.facts["images"])}
-        )
 
     @staticmethod
     def begins(data: bytes) -> bool:
@@ -139,19 +138,9 @@ class Bundle:
         return Bundle(header["target"], plan, payload[code:end], header["facts"], found)
 
 
-def _under(condition: Any, images: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Images for calls that meet a condition (None: any), too."""
-    if condition is None:
-        return list(images)
-    return [
-        {**image, "when": ["and", condition, image["when"]] if "when" in image else condition}
-        for image in images
-    ]
-
-
 class Growing(Protocol):
-    """A bundle that gets images when calls take them: nothing that it has ever moves. It may lack
-    the image for any call, which is the first one otherwise."""
+    """A bundle that gets images when calls take them, the first one (for any call), too: nothing
+    that it has ever moves."""
 
     @property
     def bundle(self) -> Bundle:

@@ -297,30 +297,27 @@ class GpuExecutable:
         if found is None:
             check_equal(loaded[0].plan, shapes, scalars)
             found = _choose(images, shapes, scalars, views, given)
-            if found is None:
-                grown = self._grow(self._growing, loaded[0], None, shapes, scalars)
-                return self._check(grown, arguments, take, out)
-            if any(split):
+            if found is not None and any(split):
                 return views, *found
             if self._growing is not None:
-                place = found[0].facts["offset"]
-                grown = self._grow(self._growing, found[0], place, shapes, scalars)
+                grown = self._grow(self._growing, loaded[0], found, shapes, scalars)
                 if grown is not loaded:
                     return self._check(grown, arguments, take, out)
+            assert found is not None, "an image is for any call"
             if len(self._sizes) >= _SIZES_LIMIT:
                 self._sizes.clear()
             self._sizes[key] = found
         return views, *found
 
     def _grow(
-        self, growing: Growing | None, image: LoadedImage, code: int | None,
+        self, growing: Growing, first: LoadedImage, found: tuple[LoadedImage, Sizes] | None,
         shapes: Sequence[Any], scalars: Sequence[Any],
     ) -> tuple[LoadedImage, ...]:  # fmt: skip
-        """The images of a device, that of `image`, with one more where a call is better off with it
-        than with the one whose code begins at `code`; None: with that for any call."""
-        assert growing is not None, "an image is for any call"
-        growing.grow(code, shapes, scalars, image.multiprocessors)
-        return self._images_for(image.device)
+        """The images, with one more where a call is better off with it than with what was `found`
+        (None: with that for any call)."""
+        code = None if found is None else found[0].facts["offset"]
+        growing.grow(code, shapes, scalars, first.multiprocessors)
+        return self._images_for(first.device)
 
     def _device_of(self, arguments: Sequence[Any]) -> int:
         """The device of the first array; the first one when no array has elements."""
@@ -385,11 +382,8 @@ def _choose(
     images: Sequence[LoadedImage], shapes: Sequence[Any], scalars: Sequence[Any],
     views: Sequence[ArrayView | None], out: Sequence[ArrayView | None],
 ) -> tuple[LoadedImage, Sizes] | None:  # fmt: skip
-    """The last image for a call; of those for some calls alone, one that needs no copies. None,
-    where that for any call is not made yet."""
-    if not images:
-        return None
-    call = Evaluation(shapes, scalars, images[0].multiprocessors)  # all are of one device
+    """The last image for a call; of those for some calls alone, one that needs no copies."""
+    call = Evaluation(shapes, scalars, images[0].multiprocessors if images else None)  # one device
     for image in reversed(images):
         if not image.serves(call):
             continue
