@@ -93,10 +93,10 @@ def from_text(text: str, name: str) -> str:
 def _with_loops(text: str) -> str:
     """A program in linalg with loops in the place of the calls that stand for them."""
     from neptune_mlir.dialects.context import parse
-    from neptune_mlir.driver import loops
+    from neptune_mlir.driver.stablehlo import tensor_loops
 
     module = parse(text)
-    loops.write_loops(module)
+    tensor_loops.write_loops(module)
     return str(module.operation.get_asm(enable_debug_info=True))
 
 

@@ -154,7 +154,7 @@ def straightened(model: ModelProto) -> ModelProto:
     """A typed and folded model with branches selected and loops of known steps written out, where
     that can be; consumed."""
     for turn in range(ROUNDS):  # for what stands in one another
-        writer = _Writer(model, turn)
+        writer = _Straight(model, turn)
         for node in model.graph.node:
             known = not node.domain and node.op_type in _REGIONS
             if not (known and _REGIONS[node.op_type](writer, node)):
@@ -167,7 +167,7 @@ def straightened(model: ModelProto) -> ModelProto:
     return model
 
 
-class _Writer:
+class _Straight:
     """New nodes, and what a model's constants and shapes are."""
 
     def __init__(self, model: ModelProto, turn: int):
@@ -247,7 +247,7 @@ def _graph(node: NodeProto, name: str) -> GraphProto:
     return next(a.g for a in node.attribute if a.name == name)
 
 
-def _both(w: _Writer, node: NodeProto) -> bool:
+def _both(w: _Straight, node: NodeProto) -> bool:
     """Both branches, and a choice of their results. Not where these have other extents."""
     first, second = _graph(node, "then_branch"), _graph(node, "else_branch")
     if node.input[0] in w.constants or not w.same_shape(first, second):
@@ -261,7 +261,7 @@ def _both(w: _Writer, node: NodeProto) -> bool:
     return True
 
 
-def _loop(w: _Writer, node: NodeProto) -> bool:
+def _loop(w: _Straight, node: NodeProto) -> bool:
     """Each step of a known number; behind one whose condition does not hold values stay. Not where
     data say how many steps collect something."""
     body, place = _graph(node, "body"), node.name
@@ -306,7 +306,7 @@ def _stays_true(body: GraphProto) -> bool:
     )
 
 
-def _scan(w: _Writer, node: NodeProto) -> bool:
+def _scan(w: _Straight, node: NodeProto) -> bool:
     """Each step along inputs of known length."""
     a = {x.name: helper.get_attribute_value(x) for x in node.attribute}
     body, place, given = a["body"], node.name, a["num_scan_inputs"]
@@ -336,7 +336,7 @@ def _scan(w: _Writer, node: NodeProto) -> bool:
 
 
 def _hand_out(
-    w: _Writer, node: NodeProto, carried: list[str], collected: list[list[str]], axes: list[int]
+    w: _Straight, node: NodeProto, carried: list[str], collected: list[list[str]], axes: list[int]
 ) -> None:  # fmt: skip
     """What a loop carried, and what it collected along axes, under the names of its results."""
     for name, value in zip(node.output, carried, strict=False):

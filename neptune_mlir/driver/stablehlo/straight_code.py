@@ -3,7 +3,7 @@
 conversion to linalg.
 
 A loop with a few small steps is written out. Other loops are calls of functions without a body, and
-become loops over tensors behind the conversion (`driver/loops.py`). Of branches each is computed,
+become loops over tensors behind the conversion (`tensor_loops`). Of branches each is computed,
 and the results are selected. Slices of no element, which recursions end with, start at 0.
 """
 
