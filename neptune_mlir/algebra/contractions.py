@@ -19,6 +19,7 @@ from neptune_mlir.algebra.growth import Ranges, growths, within
 from neptune_mlir.algebra.terms import Term
 
 SMALL_RANGE = "f16"
+HAS_ALL = (SMALL_RANGE, T.FLOAT8)  # whose numbers it has
 
 
 def is_plain_read(term: Term) -> bool:
@@ -89,5 +90,7 @@ def rounded_factors(body: Term) -> Iterator[Term]:
             yield n.args[0]
     both = contraction_operands(body)
     for factor, partner in (both, both[::-1]) if both else ():
-        if inside_casts(partner).dtype == SMALL_RANGE and inside_casts(factor).op != "read":
+        stored = inside_casts(factor)
+        exact = stored.op == "read" and (stored.dtype in HAS_ALL or not T.is_float(stored.dtype))
+        if inside_casts(partner).dtype == SMALL_RANGE and not exact:
             yield factor

@@ -70,7 +70,8 @@ def programs_of(
     """
     bundle = bundle or compiled(text)
     unfused = compile_unfused(text, "program", None, vectorize=False)
-    run = Kernel.of_bundle(bundle, "program") if target == CPU else simulated(text, target, not rounded)
+    wide = rounded is None
+    run = Kernel.of_bundle(bundle, "program") if target == CPU else simulated(text, target, wide)
     found, missing = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
     assert not missing, missing
     if target == CPU:
@@ -126,7 +127,7 @@ def flushed(result: str, op: str, operand: str, name: str) -> str:
     {result} = arith.select {name}_less, {name}_zero, {name} : f32"""
 
 
-def simulated(text: str, target: str, wide: bool = True) -> Callable[..., Any]:
+def simulated(text: str, target: str, wide: bool) -> Callable[..., Any]:
     """`wide`: factors of products stay f32."""
     from support.chips.run_kernels import Simulated
 
