@@ -101,7 +101,6 @@ class Case:
         tiles: of warp groups, where rounds decide as well: that of these kernels, and that of those
             for any call, of which each says what its stream is like.
         each: how long programs are (`program_lengths`).
-        computes: programs compute a factor that those for any call read.
         yields: small tiles are left to warp groups: where these cut their streams, or (WHOLE_TOO)
             have enough tiles; large ones are for calls that small ones leave, too (`yielding`).
     """
@@ -122,7 +121,6 @@ class Case:
     visited: Expression | None = None
     tiles: Sequence[tuple[Shape, Choice]] = ()
     each: ProgramLengths | None = None
-    computes: bool = False
     yields: int = 0
 
     @property
@@ -234,15 +232,6 @@ def cut_products(product: Product, schedule: str, others: Sequence[Case]) -> tup
         for how, tile in tiles_worth(product) if how == CUT_SUM
     ]  # fmt: skip
     return (*made, *(case for case in others if case.rows < PORTABLE))
-
-
-def computing(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Cases whose small tiles compute a factor that another kernel would store before."""
-    ahead = IN_CHUNKS["ahead"]
-    return _and_whole([
-        replace(c, schedule="private", computes=True)
-        if c.schedule == ahead and c.rows <= SMALL else c for c in cases
-    ])  # fmt: skip
 
 
 def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:

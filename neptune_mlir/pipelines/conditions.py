@@ -249,8 +249,7 @@ class Conditions:
         some = ["or", ["le", tiles, whole], idle]
         if self._fastest is not None:
             held = ["le", self._fastest.rows, rows]
-            # else a kernel more is in front of the chunks
-            if self._fastest.computed or case.computes:
+            if self._fastest.computed:  # else a kernel more is in front of the chunks
                 held = ["or", held, ["le", ["mul", FEW_SMALL, tiles], chip]]
             return ["and", some, held]
         if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns

@@ -27,12 +27,10 @@ from neptune_mlir.pipelines import common, legal
 from neptune_mlir.pipelines.all_lengths import leave_none
 from neptune_mlir.pipelines.callable_programs import check_signatures, check_state
 from neptune_mlir.pipelines.cases import (
-    IN_CHUNKS,
     PLAIN_TILES,
     TALL,
     Case,
     aligned,
-    computing,
     cut_products,
     few_rows,
     few_tiles,
@@ -271,11 +269,6 @@ class RaisedProgram:
         """The data of its array constants by their SHA-256."""
         return self._raised.constants
 
-    @functools.cached_property
-    def _only_scales(self) -> bool:
-        """Whether few rows may be corrected as they run, where factors are computed ahead."""
-        return schedules.only_scales(self._raised.module.operation.clone())
-
     @property
     def _stays_wide(self) -> bool:
         """Whether a factor that is computed may not be rounded to the type of its partner, as what
@@ -378,8 +371,6 @@ class RaisedProgram:
             for k, knob in enumerate(knobs)
         ]
         cut = base.cut_cases if not self.schedule else ()
-        if any(c.schedule == IN_CHUNKS["ahead"] for c in cut) and self._only_scales:
-            cut = computing(cut)
         if base.way.cut and not self.schedule:
             merged, cases = self._merged
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))

@@ -78,19 +78,6 @@ def found_in(program: NestProgram, scaled: bool = False) -> dict[str, tuple[Term
     return found
 
 
-def only_scaled(program: NestProgram) -> bool:
-    """Whether all such factors of a program are those that something keeps in the range of f16.
-    Programs that compute them correct their sums as they run; with few rows that costs little."""
-    found, kept = found_in(program), _kept_in_range(program)
-    return bool(found) and all(
-        key in kept and not any(
-            _takes_statistics(program, program.nests[key], f, False)
-            for factor in both for f in T.factors(factor)
-        )
-        for key, both in found.items()
-    )  # fmt: skip
-
-
 def _kept_in_range(program: NestProgram) -> set[str]:
     """The products whose factor may leave the range of f16 without what scales its rows."""
     ranges, found = Ranges(), set()

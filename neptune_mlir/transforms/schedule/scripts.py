@@ -250,23 +250,11 @@ def choose(
 
 def _computes_ahead(function: Any) -> bool:
     """Whether some product has a factor that is worth computing ahead."""
-    program = _inlined(function)
-    return program is not None and bool(factors_ahead.found_in(program))
-
-
-def only_scales(payload: Any) -> bool:
-    """Whether what programs of a module compute ahead could as well be corrected as it runs."""
-    programs = [p for p in map(_inlined, functions(payload)) if p is not None]
-    return bool(programs) and all(map(factors_ahead.only_scaled, programs))
-
-
-def _inlined(function: Any) -> NestProgram | None:
-    """A program whose maps are inlined, if it reduces anything."""
     program = NestProgram(function)
     if all(nest.kind == "map" for nest in program.nests.values()):
-        return None  # and nothing is inlined for the question
+        return False  # and nothing is inlined for the question
     inline_all(program)
-    return program
+    return bool(factors_ahead.found_in(program))
 
 
 def _reduces_deep_products(payload: Any) -> bool:
