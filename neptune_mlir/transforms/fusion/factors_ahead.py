@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from neptune_mlir.algebra import terms as T
@@ -84,11 +85,14 @@ def _kept_in_range(program: NestProgram) -> set[str]:
     for key, nest in program.nests.items():
         ranges.learn(key, nest.body)
         if nest.combiner == "add" and any(rounded_factors(nest.body)):
-            along = set(nest.reduced_axes)
-            rest = split(nest.body, lambda t, along=along: not T.axes_of(t) & along).rest
+            rest = split(nest.body, partial(_is_fixed, set(nest.reduced_axes))).rest
             if not rounds_in_range(nest.body, rest, ranges):
                 found.add(key)
     return found
+
+
+def _is_fixed(along: set[int], term: Term) -> bool:
+    return not T.axes_of(term) & along
 
 
 def _turned(program: NestProgram, nest: Nest, both: tuple[Term, Term]) -> tuple[Term, Term] | None:
