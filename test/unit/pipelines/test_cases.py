@@ -317,6 +317,72 @@ def test_programs_that_are_as_long_take_rounds_under_a_mask(rows, taken):
 
 
 @pytest.mark.parametrize(
+    ("queries", "keys", "rows", "size", "mean"),
+    [
+        (320, 320, 128, 64, (128 + 256 + 320) / 3),
+        (320, 320, 128, 128, (128 + 256 + 384) / 3),
+        (43, 389, 128, 128, 512),
+        (256, 256, 64, 128, 192),
+        (1000, 1000, 64, 64, 544),
+    ],
+)
+def test_what_programs_of_a_triangle_stream_in_the_mean(queries, keys, rows, size, mean):
+    place, length = ["dim", 0, 2], ["dim", 1, 2]
+    each = ProgramLengths(length, first=["add", 1, ["add", length, ["mul", -1, place]]])
+    found = evaluate(each.mean(rows, size), [(1, 1, queries, 8), (1, 1, keys, 8)], (), 132)
+    assert found == pytest.approx(mean, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("width", "batch", "length", "tile", "taken"),
+    [
+        # what the last tile lacks is a twelfth of what three programs stream, not a sixth of each
+        (32, 1416, 320, Choice(128, 64), False),
+        (32, 1416, 130, Choice(128, 64), True),
+        # 180 programs of 64 rows are two rounds, of which each begins anew, 90 of 128 one
+        (208, 45, 256, Choice(64, 128), False),
+        (208, 30, 256, Choice(64, 128), True),
+    ],
+)
+def test_programs_of_short_triangles(width, batch, length, tile, taken):
+    shape, keys = Shape(width, width, True, True), ["dim", 1, 2]
+    each = ProgramLengths(keys, first=1)
+    plans = [
+        replace(PLAN, launches=(Launch("f_0", (["dim", 0, 0], ["ceildiv", ["dim", 0, 2], n]), ()),))
+        for n in (128, tile.rows)
+    ]
+    case = cases.Case("x:1", ["le", 1, keys], tiles=((shape, tile), (shape, Choice(128, 128))))
+    when = Conditions(plans[0]).of(replace(case, each=each), plans[1])
+    shapes = [(batch, 1, length, width), (batch, 1, length, width)]
+    assert bool(evaluate(when, shapes, (), 132)) == taken
+
+
+@pytest.mark.parametrize(("batch", "cut", "taken"), [(10, 1, True), (8, 1, False), (10, 2, False)])
+def test_rounds_of_three_groups_of_merged_rows(batch, cut, taken):
+    """14 heads a group, 43 queries, 6 such groups: 300 tiles of 128 rows are three rounds, 240 of
+    192 two; 240 and 192 are two. Chunks fill rounds."""
+    shape, length = Shape(112, 112, True, True), ["dim", 1, 2]
+    whole = replace(PLAN, launches=(Launch("f_0", (["dim", 0, 0], 84, 1), ()),))
+    conditions = Conditions(whole)
+    each = ProgramLengths(length, even=["le", 1, 1])
+    tiles = ((shape, Choice(64, 128)), (shape, Choice(128, 128)))
+    when = None
+    for n in (128, 192):
+        grid = ["dim", 0, 0], 6, ["ceildiv", ["mul", 14, ["dim", 0, 2]], n]
+        parts = Launch("f_0", (cut, *grid), ()), Launch("f_1", (HEADS,), ())
+        case = cases.Case(f"rows:{n}", merged=True, length=length, tiles=tiles, each=each)
+        for schedule, launches in (("private", parts), ("streamed", (Launch("f_0", grid, ()),))):
+            if n == 128 and schedule == "streamed":
+                continue
+            when = conditions.of(
+                replace(case, schedule=schedule), replace(PLAN, launches=launches)
+            )
+            if schedule == "private" and cut > 1:
+                break
+    assert bool(evaluate(when, [(batch, 84, 43, 112), (batch, 6, 389, 112)], (), 132)) == taken
+
+
+@pytest.mark.parametrize(
     ("batch", "queries", "keys", "taken"),
     [
         (49, 19, 19, True),  # 98 programs either way: a tile of 64 rows has all of a head
