@@ -146,7 +146,7 @@ def test_numbers_of_each_head(kind):
 
 
 def test_one_row_of_each_head_takes_no_kernel_more():
-    """Where a kernel makes one for each row, of many heads, calls with one row have no such rows."""
+    """Where a kernel makes one for each row, of many heads; calls with one row need none."""
     variants("of many"), variants("of heads"), variants("causal")
     last = LAST["of many", "sm_90a"]
     assert (last.knob, last.merged) == ("rows:1", False)
