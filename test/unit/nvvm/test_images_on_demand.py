@@ -62,8 +62,8 @@ def asked(text, name):
     return Asked(text, name, "sm_90a", None, "", None, tuned.current(), 3)
 
 
-def begin(name):
-    return OnDemand.begin(name, lambda: Recipe(asked(text_of(name), "<program>")))[0]
+def begin(name, coming=None):
+    return OnDemand.begin(name, lambda: Recipe(asked(text_of(name), "<program>")), coming)[0]
 
 
 @functools.cache
@@ -72,11 +72,13 @@ def whole_bundle(name):
 
 
 def taken(bundle, shapes):
-    """What a call takes: code, plan, alignment."""
+    """What a call takes: code, plan, alignment; None, where there is nothing for it yet."""
     serve = [
         i for i in bundle.facts["images"]
         if evaluate(i.get("when", 1), shapes, [], MULTIPROCESSORS)
     ]  # fmt: skip
+    if not serve:
+        return None
     image = serve[-1]
     code = bundle.code[image["offset"] :][: image["size"]]
     return code, bundle.plan_of(image), image.get("alignment", bundle.facts["alignment"])
@@ -87,10 +89,11 @@ def call(images, shapes):
     before = None
     while images.bundle is not before:
         before = images.bundle
-        code = taken(before, shapes)[0]
+        code, *_ = taken(before, shapes) or [None]
         place = next(
-            i["offset"] for i in before.facts["images"] if before.code[i["offset"] :][:32] == code
-        )
+            (i["offset"] for i in before.facts["images"]
+             if before.code[i["offset"] :][:32] == code), None
+        )  # fmt: skip
         images.grow(place, shapes, [], MULTIPROCESSORS)
     return taken(images.bundle, shapes)
 
@@ -106,6 +109,20 @@ def test_calls_take_the_images_of_the_whole_bundle(name):
         for shapes in order:
             assert call(images, shapes) == taken(whole, shapes)
         assert len(images.bundle.facts["images"]) < len(whole.facts["images"])
+
+
+@pytest.mark.parametrize("first", HEADS[:2])
+def test_calls_take_them_whichever_was_told_to_come(first):
+    """Its image is made alone, unless it is that for any call, which comes when a call takes it."""
+    name = "prefill_causal"
+    whole = whole_bundle(name)
+    images = begin(name, Coming(first, [], MULTIPROCESSORS))
+    assert len(images.bundle.facts["images"]) == 1
+    assert taken(images.bundle, first) == taken(whole, first)
+    again = begin(name, Coming(first, [], MULTIPROCESSORS))  # another process
+    for shapes in (first, *HEADS):
+        assert call(images, shapes) == call(again, shapes) == taken(whole, shapes)
+    assert "when" not in images.bundle.facts["images"][0], "that for any call is the first"
 
 
 @pytest.fixture
@@ -130,7 +147,8 @@ def test_both_images_for_any_call_are_begun_before_one_is_waited_for(said):
     ("name", "shapes", "begun"),
     [
         ("softmax", [(100, 100)], 3),  # the last of several that serve it
-        ("prefill_causal", HEADS[1], 3),  # one query: one that is for few programs, one in chunks
+        ("prefill_causal", HEADS[1], 1),  # one query: the one in chunks, alone
+        ("prefill_causal", HEADS[0], 1),
     ],
 )
 def test_the_image_of_a_call_that_comes_is_begun_before_one_is_waited_for(
@@ -192,6 +210,17 @@ def test_products_by_the_copy_engine():
     assert len(begun.facts["images"]) == 2
     plain, chunked, *later = begun.facts[LATER]["order"]
     assert plain < chunked and later and all(x["chunks"] for x in later)
+    # a call that comes with such rows waits for no other image, and other rows get theirs
+    shapes, odd = ([(512, n), (n,), (n, m)] for n, m in ((256, 256), (257, 129)))
+    recipe = Recipe(asked(text, "x"))
+    images = OnDemand.begin("chunks", lambda: recipe, Coming(shapes, [], MULTIPROCESSORS))[0]
+    assert "when" in images.bundle.facts["images"][0]
+    wanted = taken(begun, shapes)
+    assert taken(images.bundle, shapes) == wanted
+    images.grow(None, odd, [], MULTIPROCESSORS)
+    assert taken(images.bundle, odd) == taken(begun, odd)
+    assert taken(images.bundle, shapes) == wanted
+    assert "when" not in images.bundle.facts["images"][0]
 
 
 def test_tiles_of_a_product_say_their_calls_before_they_are_made(monkeypatch):
