@@ -316,10 +316,11 @@ def launch_cycles(
     plan: in all, of programs that stream so many `points`, or for each point of the stream.
 
     A multiprocessor runs a program at a time, so programs of one length take rounds. Where masks
-    make them of all lengths, `mean` points or half of the longest, long ones begin first and short
-    ones fill the rounds (but for a quarter of that time), and none ends before the longest does.
-    Each round begins with a START where the mean is known. (Not in calls for which `even` holds, an
-    expression: there they are of one length.) Measured on an H100.
+    make them of all lengths, half as long in the mean, long ones begin first and short ones fill
+    the rounds (but for a quarter of that time), and none ends before the longest does. Where the
+    `mean` is known, each round has a START, and a seventh is what short ones do not fill. (Not in
+    calls for which `even` holds, an expression: there they are of one length.) Measured on an H100,
+    the latter on an H200.
     """
     groups = group_count(shape, choice.rows)
     tile = round(cycles(shape, choice) * groups + (LONE if groups == 1 else 0))
@@ -331,6 +332,6 @@ def launch_cycles(
     if mean is None or points is None:
         mixed = ["mul", each, ["max", ["mul", 3, CHIP], ["mul", 2, programs]]]
     else:
-        streamed = ["mul", 4 * tile, ["mul", programs, mean]]
+        streamed = ["mul", 7 * tile, ["floordiv", ["mul", programs, mean], 2]]
         mixed = ["max", ["mul", each, UNIT], ["add", ["mul", START, begun], streamed]]
     return mixed if even is None else ["select", even, rounds, mixed]
