@@ -88,6 +88,7 @@ PROGRAMS = {
     "of heads": lambda: ops.attention(
         head_dim=DIM, heads=4, kv_heads=2, alibi=True, sink=True, causal=True, dtype="f16"
     ),
+    "of many": lambda: ops.attention(head_dim=DIM, heads=17, kv_heads=1, sink=True, dtype="f16"),
 }  # fmt: skip
 
 
@@ -152,7 +153,7 @@ def test_parts_of_lines_are_left_to_warp_groups():
 @pytest.mark.first_of_each()
 @pytest.mark.parametrize("kind", [(16, CHUNKS), SHARED[0]])
 def test_numbers_of_each_head(kind):
-    """Slopes and sinks, of which a kernel makes one for each row."""
+    """Slopes and sinks, among which each row chooses."""
     kernel = kernel_of("of heads", kind)
     q, k, v = f16(1, 4, 5, DIM), f16(2, 2, 150, DIM)[:1], f16(3, 2, 150, DIM)[:1]
     slope, sink = np.float32([0.5, 0.1, 0.02, 0.3]), np.float32([-np.inf, 3, 0, 40])
@@ -161,11 +162,13 @@ def test_numbers_of_each_head(kind):
 
 
 def test_one_row_of_each_head_takes_no_kernel_more():
-    variants("of heads"), variants("causal")
-    last = LAST["of heads", "sm_90a"]
+    """Where a kernel makes one for each row, of many heads; calls with one row need none."""
+    variants("of many"), variants("of heads"), variants("causal")
+    last = LAST["of many", "sm_90a"]
     assert (last.knob, last.merged) == ("rows:1", False)
     assert last.condition == ["le", ["dim", 0, 2], 1]
     assert LAST["causal", "sm_90a"].merged
+    assert LAST["of heads", "sm_90a"].merged
 
 
 def test_queries_that_see_no_key():
