@@ -231,6 +231,27 @@ class VectorEmitter:
                 otherwise()
                 scf.YieldOp([])
 
+    def choose(
+        self, condition: Any, then: Callable[[], list[Any]], otherwise: Callable[[], list[Any]]
+    ) -> list[Any]:
+        """The i1 values that one of two branches gives."""
+        made = scf.IfOp(condition, [self.i1], has_else=True)
+        for block, values in ((made.then_block, then), (made.else_block, otherwise)):
+            with ir.InsertionPoint(block):
+                scf.YieldOp(values())
+        return list(made.results)
+
+    def either_view(self, condition: Any, a: MemoryView, b: MemoryView) -> MemoryView:
+        """One of two tiles of a size."""
+        return replace(
+            a,
+            base=self.either(condition, a.base, b.base),
+            offset=self.select(condition, a.offset, b.offset),
+            strides=tuple(
+                self.select(condition, x, y) for x, y in zip(a.strides, b.strides, strict=True)
+            ),
+        )
+
     def fence(self) -> None:
         """What was stored past the caches is there for other threads."""
         kind = ir.IntegerType.get_signless(64)

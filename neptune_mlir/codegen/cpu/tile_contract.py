@@ -124,10 +124,11 @@ def worthwhile(c: TileContraction) -> bool:
 
 
 def lower_contraction(
-    em: VectorEmitter, c: TileContraction, allocate: Allocate, start: Any = None
-) -> None:
+    em: VectorEmitter, c: TileContraction, allocate: Allocate, start: Any = None,
+    seldom: bool = False,
+) -> None:  # fmt: skip
     """Emit the loops at the current insertion point. With `start` (a scalar) the output begins
-    as that everywhere; else it is added to."""
+    as that everywhere; else it is added to. `seldom`: short code counts, and not its speed."""
     a, b = c.a, c.b
     assert a.view is not None and b.view is not None
     dim = b.position_of(c.v)
@@ -136,7 +137,7 @@ def lower_contraction(
         a = _pack(em, c, a, len(a.index) - 1, allocate)
     if b.view.strides[dim] != 1 or len(b.casts) > 1:
         b = _pack(em, c, b, dim, allocate)
-    Blocks(em, replace(c, a=a, b=b), start).run()
+    Blocks(em, replace(c, a=a, b=b), start, seldom).run()
 
 
 def _pack(
@@ -224,8 +225,11 @@ def choose_block(rows: int, vectors: int, registers: int) -> tuple[int, int]:
 
 
 class Blocks:
-    def __init__(self, em: VectorEmitter, c: TileContraction, start: Any):
+    def __init__(
+        self, em: VectorEmitter, c: TileContraction, start: Any, seldom: bool = False
+    ):  # fmt: skip
         self.em, self.c, self.g, self.start = em, c, c.generic, start
+        self.seldom = seldom
         g = self.g
         self.m = next(iter(c.blocked_rows), None)
         self.outer = [
@@ -240,6 +244,9 @@ class Blocks:
         extent = g.extents[c.v]
         vectors = -(-extent // em.lanes)
         mr, nr = choose_block(rows, vectors, em.registers)
+        if self.seldom:  # whole blocks alone, where there are such
+            mr = math.gcd(rows, 4)
+            nr = math.gcd(vectors, 2)
         live = None  # rows
         if self.m is not None and g.live and g.live[self.m] is not None:
             live = em.sub(g.end(em, self.m, rows), g.lows[self.m])
@@ -334,7 +341,8 @@ class Blocks:
         else:
             start = [em.splat(self.start)] * len(cells)
         inner = self.summed[-1]
-        unroll = next(u for u in (4, 2, 1) if g.extents[inner] % u == 0)
+        unrolls = (1,) if self.seldom else (4, 2, 1)
+        unroll = next(u for u in unrolls if g.extents[inner] % u == 0)
 
         def step(k: Index, values: list[Any]) -> list[Any]:
             self.position[inner] = k

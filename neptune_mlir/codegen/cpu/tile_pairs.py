@@ -43,6 +43,7 @@ from neptune_mlir.codegen.cpu.tile_magnitudes import (
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand, copied_once
 from neptune_mlir.codegen.cpu.tile_small_weights import (
     add_reduced,
+    clear,
     enlarged,
     fits_enlarged,
     sums_apart,
@@ -143,14 +144,15 @@ class PairProducts:
         return _BLOCK * TILE if packed and self.how == "tiles" else TILE
 
     def multiply(
-        self, c: TileContraction, start: Any, scratch: Scratch, otherwise: Callable[[], None]
+        self, c: TileContraction, start: Any, scratch: Scratch, otherwise: Callable[..., None]
     ) -> None:
         packed = self._packed.get(c.generic.op)
         if packed is None or not (start is None or _is_zero(start)):
             otherwise()
         else:
             factors = Factors(packed, self._known(c))
-            _multiply(self.em, c, factors, scratch, start, self.how == "tiles", otherwise)
+            seldom = partial(otherwise, seldom=True)
+            _multiply(self.em, c, factors, scratch, start, self.how == "tiles", seldom)
 
     def finish(self, first: Any, last: Any, scratch: Scratch) -> None:
         """Between these two ops of a kernel, tiles have their sizes."""
@@ -211,28 +213,40 @@ def _multiply(
     exponents = [exponent(em, x) for x in (least, factors.right.least)]
     ends = [at_least(em, e, NORMAL) for e in exponents]
     apart = at_least(em, arith.addi(*exponents), _APART)
+    plain = em.both(apart, em.both(*ends))
 
-    def pairs(c: TileContraction, start: Any) -> None:
+    def pairs(c: TileContraction) -> None:
         if tiles:
             _by_tiles(em, c, em.shifted(left, [g.lows[m], 0]), factors.right.words, start, live)
         else:
             _by_words(em, c, scratch.words(left), factors.right.words, start)
 
-    def larger() -> None:
-        Left(em, c, live).pack(left, lambda value: rounded(em, enlarged(em, value)))
-        zero = em.constant(0.0, c.kind)
-        apart = replace(c, c=replace(c.c, view=sums_apart(scratch, c)))
-        pairs(apart, zero)
-        add_reduced(em, c, apart, start, live)
+    if c.a.view is None or c.a.view.kind != ir.F32Type.get():
+        em.branch(plain, lambda: pairs(c), otherwise)
+        return
 
-    def small() -> None:
-        if c.a.view is None or c.a.view.kind != ir.F32Type.get():
-            otherwise()
-        else:
-            fits = fits_enlarged(em, c, factors.right.words, live)
-            em.branch(em.both(fits, ends[1]), larger, otherwise)
+    def larger() -> Any:
+        """Pack the left factor again, if that helps; whether it does."""
+        fits = em.both(fits_enlarged(em, c, factors.right.words, live), ends[1])
 
-    em.branch(em.both(apart, em.both(*ends)), lambda: pairs(c, start), small)
+        def pack() -> None:
+            Left(em, c, live).pack(left, lambda value: rounded(em, enlarged(em, value)))
+            if start is None:
+                clear(em, c, reduced, live)
+
+        em.branch(fits, pack)
+        return fits
+
+    # one product for both: its sums go elsewhere where they are larger
+    reduced = sums_apart(scratch, c)
+    always = em.constant(True, em.i1)
+    (fits,) = em.choose(plain, lambda: [always], lambda: [larger()])
+
+    def multiply() -> None:
+        pairs(replace(c, c=replace(c.c, view=em.either_view(plain, c.c.view, reduced))))
+        em.branch(em.negation(plain), lambda: add_reduced(em, c, reduced, start, live))
+
+    em.branch(fits, multiply, otherwise)
 
 
 def _left(
@@ -360,16 +374,19 @@ def _by_tiles(
                 _tile(em, "tileloadd64", total, sums, corner(r, n), row)
             else:
                 _intrinsic("tilezero", [_number(total)])
-        for step in range(_whole(g.extents[k]) // (2 * TILE)):
+
+        def step(at: Index, _: list[Any]) -> list[Any]:
             for n in range(across):
-                where = [step * TILE, em.add(j, n * TILE)]
-                _tile(em, "tileloadd64", right_at + n, right, where, 0)
+                _tile(em, "tileloadd64", right_at + n, right, [at, em.add(j, n * TILE)], 0)
             for r in range(down):
-                where = [em.add(i, r * TILE), step * 2 * TILE]
+                where = [em.add(i, r * TILE), em.mul(at, 2)]
                 _tile(em, "tileloadd64", left_at + r, left, where, 0)
                 for n in range(across):
                     tiles = (r * _BLOCK + n, left_at + r, right_at + n)
                     _intrinsic("tdpbf16ps", [_number(t) for t in tiles])
+            return []
+
+        em.loop(0, _whole(g.extents[k]) // 2, TILE, step)
         for r, n, total in cells:
             _tile(em, "tilestored64", total, sums, corner(r, n), row)
 

@@ -75,22 +75,44 @@ def sums_apart(scratch: Scratch, c: TileContraction) -> MemoryView:
     return replace(made, offset=em.sub(made.offset, first))
 
 
+def clear(em: VectorEmitter, c: TileContraction, made: MemoryView, live: Index) -> None:
+    """Let sums of a factor that is larger begin as 0."""
+    zero = em.constant(0.0, em.vector_type(c.kind))
+    em.nest(_rows_and_vectors(em, c, live), lambda position: _store(em, c, made, position, zero))
+
+
 def add_reduced(
-    em: VectorEmitter, c: TileContraction, made: TileContraction, start: Any, live: Index
+    em: VectorEmitter, c: TileContraction, made: MemoryView, start: Any, live: Index
 ) -> None:  # fmt: skip
     """Add sums of a factor that is larger to those of the product, or (`start`) put them there."""
-    g = c.generic
-    (m,) = c.rows
-    assert c.c.view is not None and made.c.view is not None
+    assert c.c.view is not None
+    view = c.c.view
     step = em.constant(2.0**-_MANY, em.vector_type(c.kind))
 
     def one(position: list[Index]) -> None:
-        at = {m: em.add(position[0], g.lows[m]), c.v: em.add(position[1], g.lows[c.v])}
-        where = [at[e.position] for e in c.c.index]
-        inner = len(where) - 1
-        value = arith.mulf(em.load_vector(made.c.view, where, inner), step)
+        where = _place(em, c, position)
+        value = arith.mulf(em.load_vector(made, where, len(where) - 1), step)
         if start is None:
-            value = arith.addf(em.load_vector(c.c.view, where, inner), value)
-        em.store_vector(c.c.view, where, inner, value)
+            value = arith.addf(em.load_vector(view, where, len(where) - 1), value)
+        _store(em, c, view, position, value)
 
-    em.nest([(0, live, 1), (0, g.extents[c.v], em.lanes)], one)
+    em.nest(_rows_and_vectors(em, c, live), one)
+
+
+def _rows_and_vectors(
+    em: VectorEmitter, c: TileContraction, live: Index
+) -> list[tuple[Index, Index, int]]:
+    return [(0, live, 1), (0, c.generic.extents[c.v], em.lanes)]
+
+
+def _place(em: VectorEmitter, c: TileContraction, position: list[Index]) -> list[Index]:
+    g, (m,) = c.generic, c.rows
+    at = {m: em.add(position[0], g.lows[m]), c.v: em.add(position[1], g.lows[c.v])}
+    return [at[e.position] for e in c.c.index]
+
+
+def _store(
+    em: VectorEmitter, c: TileContraction, view: MemoryView, position: list[Index], value: Any
+) -> None:
+    where = _place(em, c, position)
+    em.store_vector(view, where, len(where) - 1, value)
