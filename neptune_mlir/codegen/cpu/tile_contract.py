@@ -44,6 +44,13 @@ class TileContraction:
         known = [n for n in (self.generic.extents[d] for d in self.rows) if isinstance(n, int)]
         return len(known) < len(self.rows) or math.prod(known) >= _FEW_ROWS
 
+    def live_rows(self, em: VectorEmitter) -> Index:
+        """How many rows there are of the one loop that has them."""
+        g, (m,) = self.generic, self.rows
+        if g.live and g.live[m] is not None:
+            return em.sub(g.end(em, m, g.extents[m]), g.lows[m])
+        return g.extents[m]
+
     @property
     def blocked_rows(self) -> list[int]:
         """That of these loops which goes by blocks, if there is any."""

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
@@ -62,6 +63,50 @@ def enlarged(em: VectorEmitter, value: Any) -> Any:
     is_small = arith.cmpi(arith.CmpIPredicate.ult, size, least)
     larger = arith.ori(bits_of(em, arith.select(is_small, small, normal), 32), sign)
     return arith.bitcast(value.type, larger)
+
+
+@dataclass(frozen=True)
+class Larger:
+    """A product whose left factor may be larger: whether the right one allows that, its words, and
+    what packs the left one so."""
+
+    allowed: Any
+    right: MemoryView
+    pack: Callable[[], None]
+
+
+def multiply_larger(
+    em: VectorEmitter, c: TileContraction, scratch: Scratch, start: Any, plain: Any,
+    larger: Larger, pairs: Callable[[TileContraction], None], otherwise: Callable[[], None],
+) -> None:  # fmt: skip
+    """Multiply by `pairs`: where `plain` holds as it is packed, else with a larger left factor if
+    that helps, else `otherwise`."""
+    live = c.live_rows(em)
+    # one product for both: its sums go elsewhere where they are larger
+    reduced = sums_apart(scratch, c)
+    always, never = (em.constant(answer, em.i1) for answer in (True, False))
+
+    def grown() -> list[Any]:
+        fits = fits_enlarged(em, c, larger.right, live)
+
+        def pack() -> None:
+            larger.pack()
+            if start is None:
+                clear(em, c, reduced, live)
+
+        em.branch(fits, pack)
+        return [fits]
+
+    (fits,) = em.choose(
+        plain, lambda: [always], lambda: em.choose(larger.allowed, grown, lambda: [never])
+    )
+
+    def multiply() -> None:
+        assert c.c.view is not None
+        pairs(replace(c, c=replace(c.c, view=em.either_view(plain, c.c.view, reduced))))
+        em.branch(em.negation(plain), lambda: add_reduced(em, c, reduced, start, live))
+
+    em.branch(fits, multiply, otherwise)
 
 
 def sums_apart(scratch: Scratch, c: TileContraction) -> MemoryView:
