@@ -21,11 +21,11 @@ from neptune_mlir.codegen.cpu import (
     tile_generic,
     tile_groups,
     tile_ops,
-    tile_pairs,
     tile_strips,
     tile_views,
 )
 from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
+from neptune_mlir.codegen.cpu.pairs import tile_pairs
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
 from neptune_mlir.codegen.cpu.tile_direct import DirectTile, touches_nothing
 from neptune_mlir.codegen.cpu.tile_generic import TileLowering

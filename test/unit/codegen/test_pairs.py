@@ -12,7 +12,8 @@ import pytest
 
 import neptune_mlir as neptune
 from neptune_mlir import ops
-from neptune_mlir.codegen.cpu import native, tile_pairs
+from neptune_mlir.codegen.cpu import native
+from neptune_mlir.codegen.cpu.pairs import tile_pairs
 from neptune_mlir.driver.inputs import bf16_bits
 from neptune_mlir.frontend.notation import Program, cast, exp, sum
 from neptune_mlir.pipelines import cpu

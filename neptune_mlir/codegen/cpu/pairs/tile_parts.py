@@ -9,8 +9,8 @@ it adds to the sum, so sums are rounded less often than by multiply-adds.
 
 Parts must be normal: denormal ones count for zeros. So numbers are at least 2^-103 (or 0), and
 finite after the first rounding. What is said of least magnitudes and of larger left factors holds
-here as there; what does not fit is multiplied in f32. So is what few rows read, for which packing
-costs more than it saves.
+here as there; what does not fit is multiplied in f32. So is what few rows read: packing costs more
+than it saves.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
-from neptune_mlir.codegen.cpu.tile_amx import Packed
-from neptune_mlir.codegen.cpu.tile_contract import TileContraction
-from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
-from neptune_mlir.codegen.cpu.tile_left import Left
-from neptune_mlir.codegen.cpu.tile_magnitudes import (
+from neptune_mlir.codegen.cpu.pairs.tile_amx import PackedRows
+from neptune_mlir.codegen.cpu.pairs.tile_left import Left
+from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import (
     EXPONENT,
     bits_of,
     integer,
@@ -33,8 +30,11 @@ from neptune_mlir.codegen.cpu.tile_magnitudes import (
     most_with,
     spanned,
 )
-from neptune_mlir.codegen.cpu.tile_routines import call, flat, rows
-from neptune_mlir.codegen.cpu.tile_small_weights import enlarged
+from neptune_mlir.codegen.cpu.pairs.tile_routines import call, flat, rows
+from neptune_mlir.codegen.cpu.pairs.tile_small_weights import enlarged
+from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
+from neptune_mlir.codegen.cpu.tile_contract import TileContraction
+from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
 from neptune_mlir.ir.bindings import arith, ir, vector
 
 PARTS = 3
@@ -47,10 +47,10 @@ _DEPTH = 32  # products that an instruction adds
 
 
 @dataclass(frozen=True)
-class Parts:
+class FactorParts:
     """A factor in parts, and what it spans: the least magnitude (less 1) and the largest."""
 
-    packed: Packed
+    packed: PackedRows
     least: Any
     most: Any
 
@@ -90,7 +90,7 @@ def split(em: VectorEmitter, value: Any) -> list[Any]:
     return [*found, bits_of(em, value, 32)]
 
 
-def in_range(em: VectorEmitter, factor: Parts) -> Any:
+def in_range(em: VectorEmitter, factor: FactorParts) -> Any:
     """Whether all parts of a factor are normal and finite."""
     kind = factor.least.type
     above = arith.cmpi(arith.CmpIPredicate.uge, factor.least,
@@ -102,10 +102,10 @@ def in_range(em: VectorEmitter, factor: Parts) -> Any:
 # --- packing
 
 
-def _allocate(make: Callable[..., MemoryView], shape: tuple[int, int], width: int) -> Packed:
+def _allocate(make: Callable[..., MemoryView], shape: tuple[int, int], width: int) -> PackedRows:
     """Memory for parts, in one piece: `make` may give the same for the same shape."""
     whole = make(integer(width), (PARTS * shape[0], shape[1]), 1)
-    return Packed(replace(whole, sizes=shape), shape[0] * int(whole.strides[0]))
+    return PackedRows(replace(whole, sizes=shape), shape[0] * int(whole.strides[0]))
 
 
 def _store(
@@ -117,7 +117,7 @@ def _store(
         em.store_vector(view, at, 1, line)
 
 
-def pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Parts:
+def pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> FactorParts:
     """Words `[k / 2][n]` of the right factor; it spans nothing where few rows read it."""
     k, n = c.generic.reduced.index(True), c.v
     depth, columns = c.generic.extents[k], c.generic.extents[n]
@@ -145,7 +145,7 @@ def pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Parts
     else:
         many = arith.cmpi(arith.CmpIPredicate.sge, live, em.constant(MANY_ROWS))
         least, most = em.choose(many, pack, lambda: [zero, zero], [word] * 2)
-    return Parts(made, least, most)
+    return FactorParts(made, least, most)
 
 
 def _source(given: list[Any], fixed: bool) -> MemoryView:
@@ -182,7 +182,9 @@ def _right_turned(
     return spanned(em, [(columns, lanes), (depth, lanes // 2)], block)
 
 
-def pack_tile(em: VectorEmitter, c: TileContraction, tile: MemoryView, scratch: Scratch) -> Parts:
+def pack_tile(
+    em: VectorEmitter, c: TileContraction, tile: MemoryView, scratch: Scratch
+) -> FactorParts:
     """A left factor in parts, where its tile is loaded. Rows past the last that there is are read
     where the product has no end of them (they are zeros then)."""
     (m,) = c.rows
@@ -190,12 +192,12 @@ def pack_tile(em: VectorEmitter, c: TileContraction, tile: MemoryView, scratch: 
     made = _allocate(scratch.allocate, (most, depth), 16)
     ends = c.generic.live and c.generic.live[m] is not None
     extents = [0, tile.sizes[0] if ends else most, depth, depth]
-    return Parts(made, *_pack_left(em, tile, made, extents, False, False))
+    return FactorParts(made, *_pack_left(em, tile, made, extents, False, False))
 
 
 def pack_strip(
     em: VectorEmitter, c: TileContraction, wanted: Any, live: Index, scratch: Scratch
-) -> Parts:
+) -> FactorParts:
     """A strip of a left factor in parts, at the places that it is read at, if that is wanted."""
     g, (m,) = c.generic, c.rows
     shape = g.extents[m], g.extents[g.reduced.index(True)]
@@ -205,17 +207,17 @@ def pack_strip(
     zero = em.constant(0, integer(32))
     found = em.choose(wanted, lambda: pack_left(em, Left(em, c, live), made),
                       lambda: [zero, zero], [integer(32)] * 2)  # fmt: skip
-    return Parts(made, *found)
+    return FactorParts(made, *found)
 
 
-def pack_left(em: VectorEmitter, left: Left, made: Packed, larger: bool = False) -> list[Any]:
+def pack_left(em: VectorEmitter, left: Left, made: PackedRows, larger: bool = False) -> list[Any]:
     """Halves of words `[m][k]` of a left factor, or of one `enlarged`; what it spans itself."""
     extents = [left.low, left.live, left.depth, left.ends]
     return _pack_left(em, left.view, made, extents, left.turned, larger)
 
 
 def _pack_left(
-    em: VectorEmitter, view: MemoryView, made: Packed, extents: list[Index], turned: bool,
+    em: VectorEmitter, view: MemoryView, made: PackedRows, extents: list[Index], turned: bool,
     larger: bool,
 ) -> list[Any]:  # fmt: skip
     fixed = view.strides[1] == 1
@@ -275,7 +277,7 @@ def _left_turned(
 
 
 def _words(em: VectorEmitter, pair: list[Any]) -> list[Any]:
-    """Parts of two vectors, as words that have one of each."""
+    """FactorParts of two vectors, as words that have one of each."""
     return [
         arith.ori(arith.shrui(low, em.constant(16, low.type)), high)
         for low, high in zip(*(split(em, value) for value in pair), strict=True)
@@ -283,7 +285,7 @@ def _words(em: VectorEmitter, pair: list[Any]) -> list[Any]:
 
 
 def _halves(em: VectorEmitter, pair: list[Any]) -> list[Any]:
-    """Parts of two vectors, the second behind the first, in 16 bits each."""
+    """FactorParts of two vectors, the second behind the first, in 16 bits each."""
     upper = list(range(1, 4 * em.lanes, 2))
     return [
         vector.shuffle(*(bits_of(em.doubled(), part, 16) for part in parts), upper)

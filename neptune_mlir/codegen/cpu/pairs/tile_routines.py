@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.tile_magnitudes import integer
+from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import integer
 from neptune_mlir.ir.bindings import func, ir, memref
 
 

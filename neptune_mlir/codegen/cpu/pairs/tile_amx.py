@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
+from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import integer
+from neptune_mlir.codegen.cpu.pairs.tile_routines import call, flat, rows
 from neptune_mlir.codegen.cpu.scratch import Scratch
 from neptune_mlir.codegen.cpu.tile_contract import TileContraction
-from neptune_mlir.codegen.cpu.tile_magnitudes import integer
-from neptune_mlir.codegen.cpu.tile_routines import call, flat, rows
 from neptune_mlir.ir.bindings import arith, ir, llvm, memref, vector
 
 TILE = 16  # rows and words of a tile; all extents are multiples of these, or of two of them
@@ -24,7 +24,7 @@ def whole_depth(depth: int) -> int:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedRows:
     """A packed factor: rows in one piece of memory, and how far apart its parts lie."""
 
     rows: MemoryView
@@ -35,7 +35,7 @@ class Packed:
 
 
 def multiply(
-    em: VectorEmitter, c: TileContraction, left: Packed, right: Packed,
+    em: VectorEmitter, c: TileContraction, left: PackedRows, right: PackedRows,
     order: Sequence[tuple[int, int]], start: Any,
 ) -> None:  # fmt: skip
     """Emit a product of packed factors. A factor may be a sum of parts: `order` says which are
@@ -55,7 +55,7 @@ def multiply(
 
     def body(em: VectorEmitter, given: list[Any]) -> list[Any]:
         sums, left, right = rows(*given[:3]), given[3:7], given[7:11]
-        _loops(em, _Product(sums, left, right, order, start is None, given[13]),
+        _loops(em, _AmxProduct(sums, left, right, order, start is None, given[13]),
                given[11:13], down, odd)  # fmt: skip
         return []
 
@@ -63,7 +63,7 @@ def multiply(
 
 
 @dataclass(frozen=True)
-class _Product:
+class _AmxProduct:
     sums: MemoryView
     left: list[Any]
     right: list[Any]
@@ -72,7 +72,7 @@ class _Product:
     depth: Any  # words of a sum
 
 
-def _loops(em: VectorEmitter, p: _Product, ends: list[Any], down: int, odd: bool) -> None:
+def _loops(em: VectorEmitter, p: _AmxProduct, ends: list[Any], down: int, odd: bool) -> None:
     """Blocks of `down` x BLOCK tiles of sums, and a last column of tiles that may be `odd`."""
 
     def across(i: Index, _: list[Any]) -> list[Any]:
@@ -89,7 +89,7 @@ def _loops(em: VectorEmitter, p: _Product, ends: list[Any], down: int, odd: bool
     em.loop(0, ends[0], down * TILE, across)
 
 
-def _block(em: VectorEmitter, p: _Product, i: Index, j: Index, down: int, across: int) -> None:
+def _block(em: VectorEmitter, p: _AmxProduct, i: Index, j: Index, down: int, across: int) -> None:
     cells = [(r, n, r * BLOCK + n) for r in range(down) for n in range(across)]
     left_at = BLOCK * BLOCK
     right_at = left_at + BLOCK

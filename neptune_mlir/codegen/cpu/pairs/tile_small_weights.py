@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.scratch import Scratch
-from neptune_mlir.codegen.cpu.tile_contract import TileContraction
-from neptune_mlir.codegen.cpu.tile_left import Left
-from neptune_mlir.codegen.cpu.tile_magnitudes import (
+from neptune_mlir.codegen.cpu.pairs.tile_left import Left
+from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import (
     EXPONENT,
     NORMAL,
     bits_of,
@@ -20,6 +18,8 @@ from neptune_mlir.codegen.cpu.tile_magnitudes import (
     integer,
     most_with,
 )
+from neptune_mlir.codegen.cpu.scratch import Scratch
+from neptune_mlir.codegen.cpu.tile_contract import TileContraction
 from neptune_mlir.ir.bindings import arith
 
 _MANY = 64  # what the left factor is 2 to the power of larger

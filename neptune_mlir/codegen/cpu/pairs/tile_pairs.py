@@ -27,15 +27,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from neptune_mlir.codegen.cpu import tile_amx, tile_parts
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
-from neptune_mlir.codegen.cpu.tile_amx import BLOCK, TILE, whole_depth
-from neptune_mlir.codegen.cpu.tile_amx import Packed as AmxFactor
-from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
-from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
-from neptune_mlir.codegen.cpu.tile_left import Left, rounded
-from neptune_mlir.codegen.cpu.tile_magnitudes import (
+from neptune_mlir.codegen.cpu.pairs import tile_amx, tile_parts
+from neptune_mlir.codegen.cpu.pairs.tile_amx import BLOCK, TILE, PackedRows, whole_depth
+from neptune_mlir.codegen.cpu.pairs.tile_left import Left, rounded
+from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import (
     NORMAL,
     at_least,
     exponent,
@@ -43,9 +39,12 @@ from neptune_mlir.codegen.cpu.tile_magnitudes import (
     integer,
     least_with,
 )
+from neptune_mlir.codegen.cpu.pairs.tile_parts import FactorParts
+from neptune_mlir.codegen.cpu.pairs.tile_small_weights import Larger, enlarged, multiply_larger
+from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
+from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
+from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand, copied_once
-from neptune_mlir.codegen.cpu.tile_parts import Parts
-from neptune_mlir.codegen.cpu.tile_small_weights import Larger, enlarged, multiply_larger
 from neptune_mlir.ir.bindings import arith, ir, llvm, vector
 
 _APART = 2 * 127 - 102  # what both exponents have together where the product is 2^-102
@@ -98,7 +97,7 @@ class PairProducts:
 
     def __init__(self, em: VectorEmitter, how: str):
         self.em, self.how = em, how
-        self._packed: dict[Any, Packed | Parts] = {}
+        self._packed: dict[Any, Packed | FactorParts] = {}
         self._left: dict[Any, Any] = {}  # tiles that are left factors as loaded, and of which op
         self._found: dict[Any, tuple[Any, Any]] = {}  # what is known of them, and in which block
 
@@ -161,7 +160,7 @@ class PairProducts:
         packed = self._packed.get(c.generic.op)
         if packed is None or not (start is None or _is_zero(start)):
             otherwise()
-        elif isinstance(packed, Parts):
+        elif isinstance(packed, FactorParts):
             _multiply_parts(self.em, c, packed, self._known(c), scratch, start, otherwise)
         else:
             factors = Factors(packed, self._known(c))
@@ -226,7 +225,7 @@ def _multiply(
 
     def pairs(c: TileContraction) -> None:
         if tiles:
-            tile_amx.multiply(em, c, AmxFactor(left), AmxFactor(right), [(0, 0)], start)
+            tile_amx.multiply(em, c, PackedRows(left), PackedRows(right), [(0, 0)], start)
         else:
             _by_words(em, c, scratch.words(left), right, start)
 
@@ -241,8 +240,8 @@ def _multiply(
 
 
 def _multiply_parts(
-    em: VectorEmitter, c: TileContraction, right: Parts, known: Parts | None, scratch: Scratch,
-    start: Any, otherwise: Callable[[], None],
+    em: VectorEmitter, c: TileContraction, right: FactorParts, known: FactorParts | None,
+    scratch: Scratch, start: Any, otherwise: Callable[[], None],
 ) -> None:  # fmt: skip
     """The same of f32 factors in parts."""
     live = c.live_rows(em)
