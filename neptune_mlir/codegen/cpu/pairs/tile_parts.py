@@ -42,7 +42,10 @@ PARTS = 3
 ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
 LEAST = 1 + 23  # the least exponent of a number whose parts are normal
 MOST = 254  # and one that may become infinite when it is rounded
-MANY_ROWS = 48  # so many rows and more are worth it to pack what they read
+# Packing a right factor takes as long as a tenth of the products of so many rows; with half as many
+# in a tile nothing was gained by it.
+ROWS = 256
+MANY_ROWS = 96  # of those, so many have to be there
 _DEPTH = 32  # products that an instruction adds
 
 
@@ -70,6 +73,7 @@ def suits(c: TileContraction) -> bool:
     if c.b.view.offset != 0 or c.b.view.sizes != c.b.view.slot.shape:
         return False
     whole = g.extents[m] % 16 == 0 and g.extents[c.v] % 16 == 0 and g.extents[k] % _DEPTH == 0
+    whole = whole and g.extents[m] >= ROWS
     return whole and c.c.position_of(c.v) == len(c.c.index) - 1
 
 
