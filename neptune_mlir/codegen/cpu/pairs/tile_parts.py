@@ -45,7 +45,7 @@ MOST = 254  # and one that may become infinite when it is rounded
 # Packing a right factor takes as long as a tenth of the products of so many rows; with half as many
 # in a tile nothing was gained by it.
 ROWS = 256
-MANY_ROWS = 96  # of those, so many have to be there
+MANY_ROWS = ROWS // 2  # of those, so many have to be there
 _DEPTH = 32  # products that an instruction adds
 
 
