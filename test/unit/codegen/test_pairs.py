@@ -147,7 +147,8 @@ def test_f32_in_parts(tmp_path, monkeypatch):
     """As exact as multiply-adds, with weights down to the least numbers of f32 and queries and
     keys that end within tiles; none of it takes multiply-adds, whatever was in memory before."""
     leave_out_f32(monkeypatch)
-    monkeypatch.setattr(tile_parts, "ROWS", 64)
+    for limit in ("ROWS", "MANY_ROWS"):
+        monkeypatch.setattr(tile_parts, limit, 64)
     random = np.random.default_rng(0)
     q, k, v, g = (random.standard_normal((1, 1, n, 64)) for n in (230, 230, 230, 230))
     with compiling_for("tiles", tmp_path):
@@ -182,7 +183,8 @@ OUTSIDE = (2.0**-120, 2.0**128 - 2.0**104, np.inf, np.nan)
 
 def test_f32_that_parts_cannot_hold(tmp_path, monkeypatch):
     """Is multiplied in f32, whichever factor has it."""
-    monkeypatch.setattr(tile_parts, "ROWS", 64)
+    for limit in ("ROWS", "MANY_ROWS"):
+        monkeypatch.setattr(tile_parts, limit, 64)
     p = Program("product")
     i, j, d = p.axes("i j d", d=64)
     x, y = p.input("x", i, d), p.input("y", j, d)
