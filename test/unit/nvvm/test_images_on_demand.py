@@ -209,6 +209,17 @@ def test_products_by_the_copy_engine():
     assert len(begun.facts["images"]) == 2
     plain, chunked, *later = begun.facts[LATER]["order"]
     assert plain < chunked and later and all(x["chunks"] for x in later)
+    # a call that comes with such rows waits for no other image, and other rows get theirs
+    shapes, odd = ([(512, n), (n,), (n, m)] for n, m in ((256, 256), (257, 129)))
+    recipe = Recipe(asked(text, "x"))
+    images = OnDemand.begin("chunks", lambda: recipe, Coming(shapes, [], MULTIPROCESSORS))[0]
+    assert "when" in images.bundle.facts["images"][0]
+    wanted = taken(begun, shapes)
+    assert taken(images.bundle, shapes) == wanted
+    images.grow(None, odd, [], MULTIPROCESSORS)
+    assert taken(images.bundle, odd) == taken(begun, odd)
+    assert taken(images.bundle, shapes) == wanted
+    assert "when" not in images.bundle.facts["images"][0]
 
 
 def test_tiles_of_a_product_say_their_calls_before_they_are_made(monkeypatch):
