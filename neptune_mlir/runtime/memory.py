@@ -79,10 +79,8 @@ class Sizes:
         for kind, k in plan.results:
             dtype = plan.array((kind, k)).dtype
             results.append((self.buffers[k] if kind == "buffer" else shapes[k], dtype))
-        in_place = tuple(
-            (result, k) for result, k, *even in plan.in_place if not any(value(e) % 2 for e in even)
-        )
-        self.requirements = Requirements(tuple(results), end, in_place)
+        one = tuple(p[:2] for p in plan.in_place if not any(value(e) % 2 for e in p[2:]))
+        self.requirements = Requirements(tuple(results), end, one)
         self.launches: list[SizedLaunch] = []
         for launch in plan.launches:
             programs = math.prod(int(value(e)) for e in launch.grid)

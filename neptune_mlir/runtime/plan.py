@@ -85,8 +85,7 @@ class Plan:
     """See the module's text. `equal` holds pairs of expressions that a call must make equal;
     `results` are references as in `Launch.operands`; `scratch` is bytes per worker. `in_place` has
     pairs of a result and an argument whose memory it may take, where both are one array, some with
-    an expression that a call has to make even for that (left out of the JSON where there are
-    none)."""
+    an expression that then has to be even (left out of the JSON where there are none)."""
 
     entry: str
     arguments: tuple[Argument, ...]
