@@ -27,7 +27,7 @@ from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, gpu
 from neptune_mlir.pipelines.conditions import Conditions
-from neptune_mlir.pipelines.grids import blocks_of
+from neptune_mlir.pipelines.grids import blocks_of, programs_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.pipelines.simple_conditions import TRUE
 from neptune_mlir.runtime import cache
@@ -295,8 +295,9 @@ class Recipe:
         if not family.lowering.has_variants:
             return made
         conditions, seen, widest = Conditions(plan), {family.tiles}, False
-        cases, guessed = family.program.cases(family.lowering), False
+        cases = family.program.cases(family.lowering)
         known = conditions.known(cases)
+        guessed = self._coming is not None and self._coming.leaves_idle(programs_of(plan))
         for number, case in enumerate(cases):
             if number in known:
                 made.conditions[number] = known[number]
@@ -313,7 +314,7 @@ class Recipe:
                     made.conditions[number], made.programs[number] = when, variant
             behind = [when for n, when in known.items() if n > number]
             if not guessed and self._next(made, chunks, behind) == number:
-                guessed = True  # few calls have an image of several that is not the first
+                guessed = True  # few calls that fill a chip have several, and take not the first
                 self._begin_case(made, number)
             elif begins and not (guessed or self._takes_one(behind)):
                 begins = False
