@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.layouts import layout_of
@@ -23,6 +24,7 @@ from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, KernelWriter
 from neptune_mlir.codegen.gpu.memory import SharedTile, under
 from neptune_mlir.codegen.gpu.pipeline import LoopPipeline
+from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue, take_number
 from neptune_mlir.dialects.attributes import STAGES
@@ -31,6 +33,27 @@ from neptune_mlir.transforms.gpu.chain_programs import chained_loops, staged_loa
 
 NOWHERE = 1 << 30  # behind the end of every stream
 TURNS = 2  # places of what a program loads once
+
+
+@dataclass(frozen=True)
+class Part:
+    """A loop's part of a program's stream, `begin` to `end`, and the loop's bounds."""
+
+    begin: Any
+    end: Any
+    low: Any
+    high: Any
+
+    def place(self, s: Scalars, position: Any) -> Any:
+        """Where the iteration at a position of the loop is in the stream."""
+        return s.value(s.add(s.sub(position, self.low), self.begin))
+
+    def position(self, s: Scalars, place: Any) -> Any:
+        """The inverse of `place`."""
+        return s.value(s.add(s.sub(place, self.begin), self.low))
+
+
+Stream = list[Part]
 
 
 class ChainedWriter(KernelWriter):
@@ -75,7 +98,7 @@ class ChainedLoop(LoopPipeline):
         chain.chip.wait(chain.stages - 2)
         chain.kernel.memory.barrier()
         self.kernel.landing.clear()
-        chain.copy_ahead(chain.iterators.index(self.iv), position, high, slot)
+        chain.copy_ahead(chain.iterators.index(self.iv), position, slot)
         for value, _, tile in chain.loads[self.iv]:
             self.kernel.tiles[value] = chain.place(tile, slot)
         return [chain.wrap(chain.s.add(slot, 1))]
@@ -108,12 +131,9 @@ class ProgramChain:
 
     def _read_ahead(self) -> list[Any]:
         """The grid's variables, and numbers that the loops' bounds and windows may depend on."""
-        first = self.loops[0]
         found = list(self.kernel.body.arguments)[: len(self.kernel.bounds)]
         self.reads = []
         for op in (x.operation for x in self.kernel.body.operations):
-            if op == first:
-                break
             reads = op.name == "tensor.extract" and op.operands[0] in self.kernel.arrays
             if reads or (op.name == "scf.if" and chooses_scalars(op)):
                 self.reads.append(op)
@@ -236,68 +256,66 @@ class ProgramChain:
         yield
         self.kernel.scalars = before
 
-    # ---- the stream
+    # ---- the stream: places in it are multiples of the loops' step, whatever these begin with
 
-    def _ends(self, scalars: dict[Any, Any]) -> tuple[Any, list[Any]]:
-        """Where the stream of a program begins, and where each of its loops ends."""
+    def _stream(self, scalars: dict[Any, Any]) -> Stream:
+        s, found = self.s, []
+        begin = s.value(0)
         with self._of(scalars):
-            low = self.kernel.scalar(self.loops[0].operands[0])
-            return low, [self.kernel.scalar(loop.operands[1]) for loop in self.loops]
+            for loop in self.loops:
+                low, high = (self.kernel.scalar(v) for v in list(loop.operands)[:2])
+                span = s.maximum(s.sub(high, low), 0)
+                end = s.add(begin, s.mul(s.div(s.add(span, self.step - 1), self.step), self.step))
+                found.append(Part(begin, s.value(end), low, high))
+                begin = s.value(end)
+        return found
 
     def _measure(self) -> None:
-        """Where the streams of this program and the next one begin, and where the copies of this one
-        give way to those of the next."""
-        s = self.s
-        low, ends = self._ends(self.own)
-        self.next_low, _ = self._ends(self.next)
-        span = s.maximum(s.sub(ends[-1], low), 0)
-        whole = s.mul(s.div(s.add(span, self.step - 1), self.step), self.step)
-        reach = self.step * (self.stages - 1)
-        self.low, self.end = low, s.value(s.add(low, whole))
-        self.tail = s.value(s.maximum(low, s.sub(self.end, reach)))
-        self.is_short = s.less(whole, reach)
-        self.whole = whole
+        """Where the copies of this program give way to those of the next one."""
+        s, reach = self.s, self.step * (self.stages - 1)
+        self.parts = self._stream(self.own)
+        self.end = self.parts[-1].end
+        self.tail = s.value(s.maximum(s.sub(self.end, reach), 0))
+        self.is_short = s.less(self.end, reach)
 
     def _begin(self, values: Sequence[Any]) -> None:
         """Copy the first tiles of the first program."""
-        s, scalars = self.s, self._bound(values)
-        low, _ = self._ends(scalars)
+        scalars = self._bound(values)
+        self._copy_once(scalars, self.turn)
         for k in range(self.stages - 1):
-            if k == 0:
-                self._copy_once(scalars, self.turn)
-            self._copy(scalars, s.add(low, k * self.step), s.value(k))
+            self._copy(scalars, self.s.value(k * self.step), self.s.value(k))
             self.chip.commit()
 
-    def copy_ahead(self, number: int, position: Any, high: Any, slot: Any) -> None:
+    def copy_ahead(self, number: int, position: Any, slot: Any) -> None:
         """Copy the tile that comes `stages - 1` behind the one at a position of a loop."""
-        s, kernel = self.s, self.kernel
-        ahead = s.value(s.add(position, self.step * (self.stages - 1)))
+        s, part, reach = self.s, self.parts[number], self.step * (self.stages - 1)
         to = self.wrap(s.value(s.add(slot, self.stages - 1)))
-        if number + 1 < len(self.loops) or not number:
-            branch = scf.IfOp(s.less(ahead, high), has_else=True)
+        if number and number + 1 == len(self.loops):  # few iterations, and those behind the last
+            self._copy_behind(part.place(s, position), to)
+        else:
+            ahead = s.value(s.add(position, reach))
+            branch = scf.IfOp(s.less(ahead, part.high), has_else=True)
             with s.scope(branch.then_block):
                 self._start(self.iterators[number], ahead, to)
                 scf.YieldOp([])
             with s.scope(branch.else_block):
-                self._copy_behind(position, ahead, to)
+                self._copy_behind(part.place(s, position), to)
                 scf.YieldOp([])
-        else:
-            self._copy_behind(position, ahead, to)
         self.chip.commit()
 
-    def _copy_behind(self, position: Any, ahead: Any, to: Any) -> None:
-        """Copy a tile of another loop of this program, or of the next program."""
+    def _copy_behind(self, place: Any, to: Any) -> None:
+        """Copy a tile of another loop of this program, or of the next program: `place` is where
+        the stream is."""
         s = self.s
+        ahead = s.value(s.add(place, self.step * (self.stages - 1)))
         mine = s.less(ahead, self.end)
         chosen = {
             v: x if x is self.next[v] else s.select(mine, x, self.next[v])
             for v, x in self.own.items()
         }
-        its = s.value(s.add(self.next_low, s.sub(position, self.tail)))
-        its = s.select(self.exists, its, s.value(NOWHERE))
-        begins = s.op("arith.andi", [self.exists, s.less(position, s.add(self.tail, 1))], s.i1)
-        begins = s.op("arith.andi", [begins, s.less(s.sub(self.end, 1), ahead)], s.i1)
-        with under(s, begins):
+        its = s.select(self.exists, s.value(s.sub(place, self.tail)), s.value(NOWHERE))
+        begins = s.both(self.exists, s.less(place, s.add(self.tail, self.step)))
+        with under(s, s.both(begins, s.less(s.sub(self.end, 1), ahead))):
             self._copy_once(self.next, s.value(s.sub(1, self.turn)))
         self._copy(chosen, s.select(mine, ahead, its), to)
 
@@ -307,32 +325,30 @@ class ProgramChain:
         with under(s, self.is_short):
             self.kernel.memory.barrier()
             for k in range(self.stages - 1):
-                with under(s, s.less(self.whole, k * self.step + 1)):
-                    place = s.value(s.add(self.next_low, k * self.step))
-                    at = s.select(self.exists, place, s.value(NOWHERE))
+                with under(s, s.less(self.end, k * self.step + 1)):
+                    place = s.select(self.exists, s.value(k * self.step), s.value(NOWHERE))
                     if k == 0:
                         with under(s, self.exists):
                             self._copy_once(self.next, s.value(s.sub(1, self.turn)))
                     slot = s.value(s.add(self.entry, (self.stages - 1 + k) % self.stages))
-                    self._copy(self.next, at, self.wrap(slot))
+                    self._copy(self.next, place, self.wrap(slot))
                     self.chip.commit()
 
-    def _copy(self, scalars: dict[Any, Any], position: Any, slot: Any) -> None:
-        """Copy the tile at a position of a program's stream, if there is one."""
-        _, ends = self._ends(scalars)
+    def _copy(self, scalars: dict[Any, Any], place: Any, slot: Any) -> None:
+        """Copy the tile at a place of a program's stream, if there is one."""
+        parts = self._stream(scalars)
         with self._of(scalars):
-            self._of_loop(0, ends, self.s.value(position), slot)
+            self._of_part(0, parts, place, slot)
 
-    def _of_loop(self, number: int, ends: Sequence[Any], position: Any, slot: Any) -> None:
-        s = self.s
-        more = number + 1 < len(self.loops)
-        branch = scf.IfOp(s.less(position, ends[number]), has_else=more)
+    def _of_part(self, number: int, parts: Stream, place: Any, slot: Any) -> None:
+        s, part, more = self.s, parts[number], number + 1 < len(parts)
+        branch = scf.IfOp(s.less(place, part.end), has_else=more)
         with s.scope(branch.then_block):
-            self._start(self.iterators[number], position, slot)
+            self._start(self.iterators[number], part.position(s, place), slot)
             scf.YieldOp([])
         if more:
             with s.scope(branch.else_block):
-                self._of_loop(number + 1, ends, position, slot)
+                self._of_part(number + 1, parts, place, slot)
                 scf.YieldOp([])
 
     def _start(self, iterator: Any, position: Any, slot: Any) -> None:

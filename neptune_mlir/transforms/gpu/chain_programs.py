@@ -13,13 +13,12 @@ block that stays knows its next program one program ahead, and the last iteratio
 first tiles of the next. Which program comes next is asked of a counter (`codegen.nvidia.program_queue`).
 
 A kernel has the mark (`neptune.resident`) where the choice `resident` says so, and where the copies
-of all its loops can be one stream: the loops carry each other's results, each begins where the one
-before ends, and their tiles are of the same tensors and have the same places in shared memory.
+of all its loops can be one stream: their tiles are of the same tensors and take the same places in
+shared memory, and nothing that bounds them is made of tiles.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, is_inside, load_window, nested, tuned
@@ -33,7 +32,6 @@ from neptune_mlir.dialects.attributes import (
 )
 from neptune_mlir.dialects.op_names import AWAIT_SUMS
 from neptune_mlir.ir.values import defining_op
-from neptune_mlir.transforms.gpu.streams import chain_of
 from neptune_mlir.transforms.registry import register
 
 _LOADS = ("tensor.pad", "tensor.extract_slice")
@@ -43,6 +41,7 @@ _LOADS = ("tensor.pad", "tensor.extract_slice")
 def chain_programs(module: Any) -> None:
     for forall in foralls(module):
         apart = CONSUMERS.on(forall) or POINTS.on(forall) or _awaits(forall)
+        apart = apart or tuned(forall, "stash", 0)  # copies of its own, between those of loops
         meets = forall.parent.name == "func.func" and MEETS.on(forall.parent)
         if tuned(forall, "resident", 0) and not apart and not meets and chained_loops(forall):
             RESIDENT.set(forall)
@@ -58,15 +57,14 @@ def chained_loops(forall: Any) -> list[Any]:
     body = forall.regions[0].blocks[0]
     loops = [op.operation for op in body.operations if op.operation.name == "scf.for"]
     inner = [op for loop in loops for op in nested(loop.regions[0].blocks[0])]
-    if not loops or any(op.name == "scf.for" for op in inner) or chain_of(loops[0]) != loops:
+    if not loops or any(op.name == "scf.for" for op in inner):
         return []
     if len({STAGES.find(loop, 0) for loop in loops}) > 1 or STAGES.find(loops[0], 0) < 2:
         return []
-    follow = all(list(b.operands)[0] == list(a.operands)[1] for a, b in pairwise(loops))
     steps = {_number(loop.operands[2]) for loop in loops}
     copies = {_copies(loop, forall) for loop in loops}
     one = len(steps) == 1 and None not in steps and len(copies) == 1 and () not in copies
-    return loops if follow and one and not _reads_results(forall, loops) else []
+    return loops if one and not _reads_results(forall, loops) else []
 
 
 def staged_loads(block: Any, forall: Any) -> list[Any]:
