@@ -7,7 +7,8 @@ or of the next program; so every iteration finds its tile as if the loop had no 
 of less than `stages - 1` iterations asks for the rest of the next one's first tiles at its end. What
 a program loads once comes with its first tile, to one of two places that programs take in turns.
 
-What is read in front of the loops (the order of sequences, their lengths) is read one program ahead.
+What is read in front of the loops (the order of sequences, their lengths) is read one program ahead,
+and a program's number is asked for two ahead: nobody waits for either.
 """
 
 from __future__ import annotations
@@ -194,17 +195,18 @@ class ProgramChain:
         )
         start = self._values(first)
         self._begin(start)
-        kinds = [s.index, s.index, s.index, *[v.type for v in start]]
-        loop = scf.WhileOp(kinds, [first, self.slot, self.turn, *start])
+        second = s.value(s.add(first, blocks))
+        kinds = [s.index, s.index, s.index, s.index, *[v.type for v in start]]
+        loop = scf.WhileOp(kinds, [first, second, self.slot, self.turn, *start])
         before, after = (r.blocks.append(*kinds) for r in loop.operation.regions)
         with s.scope(before):
             scf.ConditionOp(s.less(before.arguments[0], self.programs), list(before.arguments))
         kernel.memory.programs = loop.operation
         with s.scope(after):
-            _, self.slot, self.turn, *values = after.arguments
+            _, following, self.slot, self.turn, *values = after.arguments
             self.entry = self.slot
             kernel.memory.unsafe = True  # slower threads may still be in the program before
-            following = s.value(s.add(self._take(), blocks))
+            later = s.value(s.add(self._take(), s.mul(blocks, 2)))
             self.own = self._bound(values)
             self.exists = s.less(following, self.programs)
             last = s.value(s.sub(self.programs, 1))
@@ -218,7 +220,7 @@ class ProgramChain:
             self._copy_rest()
             slot = s.select(self.is_short, self.wrap(s.add(self.entry, self.stages - 1)), self.slot)
             turn = s.value(s.sub(1, self.turn))
-            scf.YieldOp([following, slot, turn, *ahead])
+            scf.YieldOp([following, later, slot, turn, *ahead])
         kernel.memory.programs = None
         self.chip.wait(0)
 
