@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Blocks that stay and copy ahead of their programs (`chain-programs`), without warps of roles.
 
-The tiles of all programs of a block are one stream through the slots of shared memory. In each
-iteration the tile that comes `stages - 1` later is asked for, be it of a later loop of the program
-or of the next program; so every iteration finds its tile as if the loop had no beginning. A program
-of less than `stages - 1` iterations asks for the rest of the next one's first tiles at its end. What
-a program loads once comes with its first tile, to one of two places that programs take in turns.
+The tiles of all main loops (those without masks) are one stream through the slots of shared memory.
+In each iteration the tile that comes `stages - 1` later is asked for, be it of the program at hand or
+of the next one, so a loop finds its first tiles as it finds all others. A program of fewer iterations
+asks for the rest of the next one's first tiles behind its loop. What a program loads once comes with
+its first tile, to one of two places that programs take in turns.
 
 What is read in front of the loops (the order of sequences, their lengths) is read one program ahead,
 and a program's number is asked for two ahead: nobody waits for either.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.layouts import layout_of
@@ -25,36 +24,13 @@ from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, KernelWriter
 from neptune_mlir.codegen.gpu.memory import SharedTile, under
 from neptune_mlir.codegen.gpu.pipeline import LoopPipeline
-from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue, take_number
 from neptune_mlir.dialects.attributes import STAGES
 from neptune_mlir.ir.bindings import ir, scf
-from neptune_mlir.transforms.gpu.chain_programs import chained_loops, staged_loads
+from neptune_mlir.transforms.gpu.chain_programs import chained_loops, main_loop, staged_loads
 
-NOWHERE = 1 << 30  # behind the end of every stream
 TURNS = 2  # places of what a program loads once
-
-
-@dataclass(frozen=True)
-class Part:
-    """A loop's part of a program's stream, `begin` to `end`, and the loop's bounds."""
-
-    begin: Any
-    end: Any
-    low: Any
-    high: Any
-
-    def place(self, s: Scalars, position: Any) -> Any:
-        """Where the iteration at a position of the loop is in the stream."""
-        return s.value(s.add(s.sub(position, self.low), self.begin))
-
-    def position(self, s: Scalars, place: Any) -> Any:
-        """The inverse of `place`."""
-        return s.value(s.add(s.sub(place, self.begin), self.low))
-
-
-Stream = list[Part]
 
 
 class ChainedWriter(KernelWriter):
@@ -74,7 +50,7 @@ class ChainedWriter(KernelWriter):
         self.chain.write()
 
     def pipeline(self, loop: Any) -> LoopPipeline:
-        return ChainedLoop(self, loop)
+        return (ChainedLoop if loop == self.chain.main else LoopApart)(self, loop)
 
     def _load(self, op: Any) -> None:
         value = op.results[0]
@@ -87,7 +63,7 @@ class ChainedWriter(KernelWriter):
 
 
 class ChainedLoop(LoopPipeline):
-    """One of the loops of a chain: it carries the slot of its next tile."""
+    """The main loop: it carries the slot of its next tile."""
 
     kernel: ChainedWriter
 
@@ -96,16 +72,38 @@ class ChainedLoop(LoopPipeline):
 
     def advance(self, position: Any, high: Any, step: Any, carried: Sequence[Any]) -> list[Any]:
         chain, slot = self.kernel.chain, carried[0]
-        chain.chip.wait(chain.stages - 2)
-        chain.kernel.memory.barrier()
+        self.kernel.chip.wait(chain.stages - 2)
+        self.kernel.memory.barrier()
         self.kernel.landing.clear()
-        chain.copy_ahead(chain.iterators.index(self.iv), position, slot)
-        for value, _, tile in chain.loads[self.iv]:
-            self.kernel.tiles[value] = chain.place(tile, slot)
+        chain.copy_ahead(position, slot)
+        chain.bind(self.iv, slot)
         return [chain.wrap(chain.s.add(slot, 1))]
 
     def finish(self, carried: Sequence[Any]) -> None:
-        self.kernel.chain.slot = carried[0]
+        self.kernel.chain.end_main(carried[0])
+
+
+class LoopApart(LoopPipeline):
+    """A loop of few iterations (those with masks): each copies its own tile, to the slot that the
+    stream leaves free."""
+
+    kernel: ChainedWriter
+
+    def __init__(self, kernel: ChainedWriter, loop: Any):
+        super().__init__(kernel, loop)
+        self.loop = loop
+
+    def advance(self, position: Any, high: Any, step: Any, carried: Sequence[Any]) -> list[Any]:
+        chain, memory, chip = self.kernel.chain, self.kernel.memory, self.kernel.chip
+        free = chain.wrap(chain.s.value(chain.s.add(chain.slot, chain.stages - 1)))
+        memory.barrier()
+        chain.start(self.loop, position, free)
+        chip.commit()
+        chip.wait(0)
+        memory.barrier()
+        self.kernel.landing.clear()
+        chain.bind(self.iv, free)
+        return []
 
 
 class ProgramChain:
@@ -120,7 +118,8 @@ class ProgramChain:
     def __init__(self, kernel: ChainedWriter, counter: Any):
         self.kernel, self.s, self.chip, self.counter = kernel, kernel.s, kernel.chip, counter
         self.loops = chained_loops(kernel.forall)
-        self.stages = STAGES.of(self.loops[0])
+        self.main = main_loop(self.loops, kernel.forall)
+        self.stages = STAGES.of(self.main)
         self.step = int(self.loops[0].operands[2].owner.attributes["value"].value)
         self.base = dict(kernel.scalars)
         self.carried = self._read_ahead()
@@ -145,10 +144,10 @@ class ProgramChain:
 
     def _reserve(self) -> None:
         memory, forall = self.kernel.memory, self.kernel.forall
-        self.iterators = [loop.regions[0].blocks[0].arguments[0] for loop in self.loops]
+        iterators = [loop.regions[0].blocks[0].arguments[0] for loop in self.loops]
         self.loads: dict[Any, list[tuple[Any, Window, SharedTile]]] = {}
         places: list[int] = []
-        for loop, iterator in zip(self.loops, self.iterators, strict=True):
+        for loop, iterator in zip(self.loops, iterators, strict=True):
             found = []
             for k, op in enumerate(staged_loads(loop.regions[0].blocks[0], forall)):
                 tile = self._tile(op, places[k] if k < len(places) else None, self.stages)
@@ -170,6 +169,11 @@ class ProgramChain:
         found = load_window(op.results[0], self.kernel.forall)
         assert found is not None
         return found
+
+    def bind(self, iterator: Any, slot: Any) -> None:
+        """The tiles of the iteration at hand are in a slot."""
+        for value, _, tile in self.loads[iterator]:
+            self.kernel.tiles[value] = self.place(tile, slot)
 
     def place(self, tile: SharedTile, number: Any) -> SharedTile:
         """A tile in one of its places."""
@@ -212,15 +216,12 @@ class ProgramChain:
             last = s.value(s.sub(self.programs, 1))
             ahead = self._values(s.minimum(following, last))
             self.next = self._bound(ahead)
-            self._measure()
             kernel.scalars = dict(self.own)
             for op in kernel.body.operations:
                 if op.operation not in self.reads:
                     kernel.write_op(op.operation)
-            self._copy_rest()
-            slot = s.select(self.is_short, self.wrap(s.add(self.entry, self.stages - 1)), self.slot)
             turn = s.value(s.sub(1, self.turn))
-            scf.YieldOp([following, later, slot, turn, *ahead])
+            scf.YieldOp([following, later, self.slot, turn, *ahead])
         kernel.memory.programs = None
         self.chip.wait(0)
 
@@ -258,103 +259,78 @@ class ProgramChain:
         yield
         self.kernel.scalars = before
 
-    # ---- the stream: places in it are multiples of the loops' step, whatever these begin with
+    # ---- the stream: what the main loops of one program after another copy
 
-    def _stream(self, scalars: dict[Any, Any]) -> Stream:
-        s, found = self.s, []
-        begin = s.value(0)
+    def _bounds(self, scalars: dict[Any, Any]) -> tuple[Any, Any]:
+        """Of the main loop of a program."""
         with self._of(scalars):
-            for loop in self.loops:
-                low, high = (self.kernel.scalar(v) for v in list(loop.operands)[:2])
-                span = s.maximum(s.sub(high, low), 0)
-                end = s.add(begin, s.mul(s.div(s.add(span, self.step - 1), self.step), self.step))
-                found.append(Part(begin, s.value(end), low, high))
-                begin = s.value(end)
-        return found
-
-    def _measure(self) -> None:
-        """Where the copies of this program give way to those of the next one."""
-        s, reach = self.s, self.step * (self.stages - 1)
-        self.parts = self._stream(self.own)
-        self.end = self.parts[-1].end
-        self.tail = s.value(s.maximum(s.sub(self.end, reach), 0))
-        self.is_short = s.less(self.end, reach)
+            low, high = (self.kernel.scalar(v) for v in list(self.main.operands)[:2])
+            return low, high
 
     def _begin(self, values: Sequence[Any]) -> None:
         """Copy the first tiles of the first program."""
         scalars = self._bound(values)
         self._copy_once(scalars, self.turn)
         for k in range(self.stages - 1):
-            self._copy(scalars, self.s.value(k * self.step), self.s.value(k))
-            self.chip.commit()
+            self._copy_first(scalars, k, self.s.value(k))
 
-    def copy_ahead(self, number: int, position: Any, slot: Any) -> None:
-        """Copy the tile that comes `stages - 1` behind the one at a position of a loop."""
-        s, part, reach = self.s, self.parts[number], self.step * (self.stages - 1)
-        to = self.wrap(s.value(s.add(slot, self.stages - 1)))
-        if number and number + 1 == len(self.loops):  # few iterations, and those behind the last
-            self._copy_behind(part.place(s, position), to)
-        else:
-            ahead = s.value(s.add(position, reach))
-            branch = scf.IfOp(s.less(ahead, part.high), has_else=True)
-            with s.scope(branch.then_block):
-                self._start(self.iterators[number], ahead, to)
-                scf.YieldOp([])
-            with s.scope(branch.else_block):
-                self._copy_behind(part.place(s, position), to)
-                scf.YieldOp([])
+    def _copy_first(self, scalars: dict[Any, Any], k: int, slot: Any) -> None:
+        """Copy the tile of iteration k, if there is one."""
+        low, high = self._bounds(scalars)
+        position = self.s.value(self.s.add(low, k * self.step))
+        with under(self.s, self.s.less(position, high)), self._of(scalars):
+            self.start(self.main, position, slot)
         self.chip.commit()
 
-    def _copy_behind(self, place: Any, to: Any) -> None:
-        """Copy a tile of another loop of this program, or of the next program: `place` is where
-        the stream is."""
+    def copy_ahead(self, position: Any, slot: Any) -> None:
+        """Copy the tile that comes `stages - 1` behind the one at a position of the main loop: of
+        this program, else of the next one."""
         s = self.s
-        ahead = s.value(s.add(place, self.step * (self.stages - 1)))
-        mine = s.less(ahead, self.end)
-        chosen = {
-            v: x if x is self.next[v] else s.select(mine, x, self.next[v])
-            for v, x in self.own.items()
-        }
-        its = s.select(self.exists, s.value(s.sub(place, self.tail)), s.value(NOWHERE))
-        begins = s.both(self.exists, s.less(place, s.add(self.tail, self.step)))
-        with under(s, s.both(begins, s.less(s.sub(self.end, 1), ahead))):
-            self._copy_once(self.next, s.value(s.sub(1, self.turn)))
-        self._copy(chosen, s.select(mine, ahead, its), to)
+        (low, high), (its_low, its_high) = self._bounds(self.own), self._bounds(self.next)
+        ahead = s.value(s.add(position, self.step * (self.stages - 1)))
+        to = self.wrap(s.value(s.add(slot, self.stages - 1)))
+        branch = scf.IfOp(s.less(ahead, high), has_else=True)
+        with s.scope(branch.then_block):
+            self.start(self.main, ahead, to)
+            scf.YieldOp([])
+        with s.scope(branch.else_block):
+            with under(s, self.exists):
+                # its first tile where this iteration is the first that copies none of its own
+                first = s.value(s.maximum(low, self._last(low, high)))
+                place = s.value(s.add(its_low, s.sub(position, first)))
+                with under(s, s.less(position, s.add(first, 1))):
+                    self._copy_once(self.next, s.value(s.sub(1, self.turn)))
+                with under(s, s.less(place, its_high)), self._of(self.next):
+                    self.start(self.main, place, to)
+            scf.YieldOp([])
+        self.chip.commit()
 
-    def _copy_rest(self) -> None:
-        """Copy what a short program has not copied of the first tiles of the next one."""
+    def _last(self, low: Any, high: Any) -> Any:
+        """The iteration of the main loop from which on nothing more is to be copied."""
         s = self.s
-        with under(s, self.is_short):
+        count = s.div(s.add(s.maximum(s.sub(high, low), 0), self.step - 1), self.step)
+        return s.value(s.add(low, s.mul(s.sub(count, self.stages - 1), self.step)))
+
+    def end_main(self, slot: Any) -> None:
+        """Copy what a short program has not copied of the first tiles of the next one."""
+        s, (low, high) = self.s, self._bounds(self.own)
+        span = s.sub(high, low)
+        is_short = s.less(span, self.step * (self.stages - 2) + 1)
+        with under(s, is_short):
             self.kernel.memory.barrier()
             for k in range(self.stages - 1):
-                with under(s, s.less(self.end, k * self.step + 1)):
-                    place = s.select(self.exists, s.value(k * self.step), s.value(NOWHERE))
+                with under(s, s.less(span, k * self.step + 1)):
                     if k == 0:
                         with under(s, self.exists):
                             self._copy_once(self.next, s.value(s.sub(1, self.turn)))
-                    slot = s.value(s.add(self.entry, (self.stages - 1 + k) % self.stages))
-                    self._copy(self.next, place, self.wrap(slot))
-                    self.chip.commit()
+                    to = s.value(s.add(self.entry, (self.stages - 1 + k) % self.stages))
+                    with under(s, self.exists):
+                        self._copy_first(self.next, k, self.wrap(to))
+        self.slot = s.select(is_short, self.wrap(s.add(self.entry, self.stages - 1)), slot)
 
-    def _copy(self, scalars: dict[Any, Any], place: Any, slot: Any) -> None:
-        """Copy the tile at a place of a program's stream, if there is one."""
-        parts = self._stream(scalars)
-        with self._of(scalars):
-            self._of_part(0, parts, place, slot)
-
-    def _of_part(self, number: int, parts: Stream, place: Any, slot: Any) -> None:
-        s, part, more = self.s, parts[number], number + 1 < len(parts)
-        branch = scf.IfOp(s.less(place, part.end), has_else=more)
-        with s.scope(branch.then_block):
-            self._start(self.iterators[number], part.position(s, place), slot)
-            scf.YieldOp([])
-        if more:
-            with s.scope(branch.else_block):
-                self._of_part(number + 1, parts, place, slot)
-                scf.YieldOp([])
-
-    def _start(self, iterator: Any, position: Any, slot: Any) -> None:
-        kernel = self.kernel
+    def start(self, loop: Any, position: Any, slot: Any) -> None:
+        """Copy the tiles of a loop's iteration, for the program that scalars are of."""
+        kernel, iterator = self.kernel, loop.regions[0].blocks[0].arguments[0]
         for _, found, tile in self.loads[iterator]:
             window = kernel.window(found, {iterator: position})
             to = self.place(tile, slot)

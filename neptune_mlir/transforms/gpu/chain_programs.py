@@ -64,7 +64,19 @@ def chained_loops(forall: Any) -> list[Any]:
     steps = {_number(loop.operands[2]) for loop in loops}
     copies = {_copies(loop, forall) for loop in loops}
     one = len(steps) == 1 and None not in steps and len(copies) == 1 and () not in copies
+    one = one and main_loop(loops, forall) is not None
     return loops if one and not _reads_results(forall, loops) else []
+
+
+def main_loop(loops: list[Any], forall: Any) -> Any:
+    """The one without masks, all of whose tiles exist; None if there is none, or are several."""
+    found = []
+    for loop in loops:
+        loads = staged_loads(loop.regions[0].blocks[0], forall)
+        windows = [load_window(op.results[0], forall) for op in loads]
+        if all(w is not None and all(v is None for v in w.valid) for w in windows):
+            found.append(loop)
+    return found[0] if len(found) == 1 else None
 
 
 def staged_loads(block: Any, forall: Any) -> list[Any]:
