@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Prefill and a step of decoding of a Llama-3-8B-shaped layer on a GPU: torch's own attention
-beside ours through `register()`, and the first call of a new modifier beside FlexAttention's.
+beside ours through `register()`. (First calls: `torch_first_calls.py`.)
 
-    tools/gpu_layer.py [--tokens 4096] [--layers 2] [--rounds 15]    (--layers 0: first calls alone)
+    tools/gpu_layer.py [--tokens 4096] [--layers 2] [--rounds 15] [--only prefill|decode]
 
 One line of JSON a measurement. `ms` is the median time of a forward pass on the device (CUDA
 events), `host_ms` that of the calling thread until the pass is enqueued, `attention_ms` the time
@@ -106,9 +106,11 @@ def say(**facts: Any) -> None:
     print(json.dumps(rounded), flush=True)
 
 
-def layers(count: int, tokens: int, rounds: int) -> None:
+def layers(count: int, tokens: int, rounds: int, only: str) -> None:
     exact, model = (model_of(count, dtype) for dtype in (torch.float32, torch.bfloat16))
     for kind, queries, cached in (("prefill", tokens, 0), ("decode", 1, tokens)):
+        if only not in ("", kind):
+            continue
         embedded, *caches = (
             torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
             for shape in ((1, queries, HIDDEN), *((1, KV_HEADS, cached, DIM),) * (2 * count))
@@ -132,9 +134,10 @@ def in_turns(
         for heads, length in ((HEADS, x.shape[1]), (KV_HEADS, keys), (KV_HEADS, keys))
     ]
     modes: dict[str, Callable[[torch.nn.Module], Any]] = {
-        "eager": lambda model: model, "torch.compile": torch.compile,
+        "eager": lambda model: model,
         "backend": lambda model: torch.compile(model, backend=neptune),
-    }  # fmt: skip
+        "torch.compile": torch.compile,
+    }
     for mode, program in modes.items():
         for attention in ("torch", "neptune") * 2 if mode != "backend" else ("in the graph",) * 2:
             door.register() if attention == "neptune" else door.unregister()
@@ -159,59 +162,15 @@ def in_turns(
     door.unregister()
 
 
-def first_calls(tokens: int, lengths: int) -> None:
-    """Seconds of the first call of two new modifiers, then those of calls at many lengths."""
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    slopes = torch.rand(HEADS, device="cuda")
-
-    def alibi(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
-        return s + slopes[h] * (j - i)
-
-    def capped(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
-        return 30 * torch.tanh(s / 30)
-
-    def causal(b: Any, h: Any, i: Any, j: Any) -> Any:
-        return i >= j
-
-    def ours(q: Any, k: Any, v: Any, mod: Any) -> Any:
-        return door.attention(q, k, v, score_mod=mod, mask_mod=causal)
-
-    flex = torch.compile(flex_attention)
-
-    def theirs(q: Any, k: Any, v: Any, mod: Any) -> Any:
-        n = q.shape[2]
-        mask = create_block_mask(causal, None, None, n, n, device="cuda")
-        return flex(q, k, v, score_mod=mod, block_mask=mask)
-
-    def call(run: Any, mod: Any, n: int) -> float:
-        given = [
-            torch.randn(1, HEADS, n, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3)
-        ]
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        run(*given, mod)
-        torch.cuda.synchronize()
-        return time.perf_counter() - begun
-
-    for name, run in (("neptune", ours), ("FlexAttention", theirs)):
-        first = [call(run, mod, tokens) for mod in (alibi, capped)]
-        more = [call(run, alibi, 500 + 7 * n) for n in range(lengths)]
-        say(first_call_s=first, of=name, lengths=lengths, longest_s=max(more), all_s=sum(more))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--no-first-calls", action="store_true", help="layers alone")
+    parser.add_argument("--only", choices=("", "prefill", "decode"), default="")
     given = parser.parse_args()
     with torch.no_grad():
-        if given.layers:
-            layers(given.layers, given.tokens, given.rounds)
-        if not given.no_first_calls:
-            first_calls(given.tokens, 100)
+        layers(given.layers, given.tokens, given.rounds, given.only)
 
 
 if __name__ == "__main__":

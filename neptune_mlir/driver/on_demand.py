@@ -2,8 +2,8 @@
 """Images of a program that are made when a call takes them.
 
 A first call then waits for the image for any call and for its own, and not for those of other
-calls. What was made is kept on disk, each image by itself, and from there it comes without the
-compiler (`driver/recipe.py`).
+calls; where the compiler was told of the call (`Coming`), for its own alone. What was made is kept
+on disk, each image by itself, and from there it comes without the compiler (`driver/recipe.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from neptune_mlir.targets.tuned import Table
 # fact of a bundle that is begun: the images of the whole one in order, each as the place of its
 # code or as a `Later`, and the numbers of the ways
 LATER = "later"
+ANY = -1  # the number of the case of the image for any call, where that comes later
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Later:
 @dataclass(frozen=True)
 class Coming:
     """A call that comes next: shapes and numbers of its arguments, and how many multiprocessors its
-    device has. What it takes is begun beside the image for any call."""
+    device has. What it takes is made first."""
 
     shapes: Sequence[Any]
     scalars: Sequence[Any]
@@ -71,8 +72,9 @@ class Making(Protocol):
     """What makes images (`driver/recipe.py`)."""
 
     def begun(self, coming: Coming | None) -> Bundle | None:
-        """The bundle of the images for any call, and what comes later as its fact `LATER`; None,
-        where what other images there are depends on these."""
+        """The bundle of the images for any call, or of that which a call takes that comes, and what
+        comes later as its fact `LATER`; None, where what other images there are depends on the
+        images for any call."""
 
     def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
         """The bundle of an image, by the numbers of the ways that were found; None, where the
@@ -102,16 +104,20 @@ class OnDemand:
     ) -> tuple[OnDemand | Bundle, bool]:  # fmt: skip
         """Begun now, or what is kept of that, and whether it was in the cache. The whole bundle,
         where that is kept, images cannot be made by themselves, or none is for some calls alone."""
-        entry, recipe = cache.key(name, "begun"), functools.cache(recipe)
+        entry, of_a_call = cache.key(name, "begun"), cache.key(name, "begun", "coming")
+        recipe = functools.cache(recipe)
         whole = cache.load(name)
         if whole is not None:
             return whole, True
-        begun = cache.load(entry)
-        if begun is not None:
-            return OnDemand(name, begun, recipe), True
+        # (facts are to be those of the code for any call, where nobody said what comes)
+        for kept in (entry,) if coming is None else (entry, of_a_call):
+            begun = cache.load(kept)
+            if begun is not None:
+                return OnDemand(name, begun, recipe), True
         begun = recipe().begun(coming)
-        if begun is not None and any(isinstance(x, dict) for x in begun.facts[LATER]["order"]):
-            cache.store(entry, begun)
+        order = [] if begun is None else begun.facts[LATER]["order"]
+        if begun is not None and any(isinstance(x, dict) for x in order):
+            cache.store(of_a_call if isinstance(order[0], dict) else entry, begun)
             return OnDemand(name, begun, recipe), False
         whole = recipe().whole() if begun is None else _without_later(begun)
         cache.store(name, whole)
@@ -121,12 +127,13 @@ class OnDemand:
         return cache.get_or_make(self._name, lambda: self._recipe().whole())[0]
 
     def grow(
-        self, code: int, shapes: Sequence[Any], scalars: Sequence[Any], processors: int
+        self, code: int | None, shapes: Sequence[Any], scalars: Sequence[Any], processors: int
     ) -> None:
         """The last one behind the image whose code begins at `code` (see `Growing`)."""
         call = Evaluation(shapes, scalars, processors)  # conditions have much in common
         with self._lock:
-            for place in range(len(self._order) - 1, self._order.index(code), -1):
+            first = -1 if code is None else self._order.index(code)
+            for place in range(len(self._order) - 1, first, -1):
                 later = self._order[place]
                 if not isinstance(later, Later):
                     continue
@@ -144,7 +151,7 @@ class OnDemand:
                 return False
             cache.store(entry, made)
         start = self._order[place] = len(self.bundle.code)
-        bundle = self.bundle.adding(made, later.when)
+        bundle = self.bundle.adding(made, None if later.case == ANY else later.when)
         key = "images" if "images" in bundle.facts else "variants"
         *had, new = bundle.facts[key]
         images = {image["offset"]: image for image in (*had, {**new, "offset": start})}

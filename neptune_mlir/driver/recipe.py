@@ -20,13 +20,14 @@ from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
 from neptune_mlir.driver.garbage import collected_rarely
-from neptune_mlir.driver.on_demand import LATER, Asked, Coming, Later
+from neptune_mlir.driver.on_demand import ANY, LATER, Asked, Coming, Later
 from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, gpu
 from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.grids import blocks_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
+from neptune_mlir.pipelines.simple_conditions import TRUE
 from neptune_mlir.runtime import cache
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.plan import Expression, Plan
@@ -45,6 +46,16 @@ class Tiled:
     programs: dict[int, Lowering]
 
 
+@dataclass(frozen=True)
+class Some:
+    """A bundle with some of the images of a program, all of these in order (each as the place of
+    its code or as a `Later`), and the numbers of the ways, for any rows and for whole chunks."""
+
+    bundle: Bundle
+    order: list[Any]
+    ways: list[int]
+
+
 class Recipe:
     """How the images of a program are made, each by itself or all; only when one is not in the
     cache is the program read at all. What was made is not made again for the whole bundle."""
@@ -55,6 +66,7 @@ class Recipe:
         self._tiled: dict[bool, Tiled] = {}  # by whether rows are of whole chunks
         self._coming: Coming | None = None
         self._others: Iterable[Family] | None = None  # the ways for any rows, where they are begun
+        self._sketched: Tiled | None = None  # the first of these, before its code is begun
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -113,40 +125,84 @@ class Recipe:
         defer.forget()
         self._begun.clear()
         self._tiled.clear()
-        self._others = None
+        self._others = self._sketched = None
         for name in ("_program", "_chunked"):
             self.__dict__.pop(name, None)
 
     def _begin(self) -> Bundle | None:
         with tuned.questions() as asked:
-            pipeline = pipeline_of(self._target)
-            chunked = None if self._chunked is None else self._taken()
-            moved = chunked is not None and moves(chunked.bundle)
-            if chunked is not None and not moved and self._tiled[True].conditions:
-                if has_products(self._program, pipeline, self._target):
-                    return None  # perhaps one of these moves chunks
-            plain = self._best(False, cases=not moved)
-            bundle: Bundle = plain.bundle
-            order: list[Any] = [0, *self._later(False, None)]
-            if chunked is not None and self._chunked is not None:
-                order += [len(bundle.code), *self._later(True, self._chunked[1])]
-                bundle = bundle.adding(chunked.bundle, self._chunked[1])
-            ways = [plain.way, -1 if chunked is None else chunked.way]
-            bundle = finished(bundle, self._program, [self._target], asked)
-        order = [x if isinstance(x, int) else asdict(x) for x in order]
-        return replace(bundle, facts={**bundle.facts, LATER: {"ways": ways, "order": order}})
+            some = self._of_the_call() or self._of_any_call()
+            if some is None:
+                return None
+            bundle = finished(some.bundle, self._program, [self._target], asked)
+        order = [x if isinstance(x, int) else asdict(x) for x in some.order]
+        later = {"ways": some.ways, "order": order}
+        return replace(bundle, facts={**bundle.facts, LATER: later})
+
+    def _of_the_call(self) -> Some | None:
+        """The image that the call takes which comes, without that for any call: half of a first
+        call's wait would be for that. None, where it takes that one, or where the code of that one
+        decides which way is taken, or nobody said what comes."""
+        if self._coming is None or self._target == "cpu" or self._chunked is not None:
+            return None
+        ways = self._ways(False)
+        family = next(ways, None)
+        if family is None:
+            return None
+        self._others = itertools.chain([family], ways)
+        if not (family.lowering.has_variants and family.lowering.way.spills):
+            return None
+        plan = gpu.sketch(family.lowering.module, self._target, self._entry)
+        tiles = self._sketched = self._cases(family, plan, False, begins=True)
+        number = self._next(tiles, False)
+        if number is None:
+            return None
+        cache.compiler_versions()  # reads all files of this compiler, while code generators run
+        found = self._image(tiles, number)
+        if found is None:
+            return None
+        self._tiled[False] = tiles
+        order: list[Any] = [Later(TRUE, False, ANY), *self._later(False, None)]
+        order[next(k for k, x in enumerate(order) if x.case == number)] = 0
+        images = [{**image, "when": tiles.conditions[number]} for image in found.facts["images"]]
+        return Some(replace(found, facts={**found.facts, "images": images}), order, [0, -1])
+
+    def _of_any_call(self) -> Some | None:
+        """The images for any call."""
+        pipeline = pipeline_of(self._target)
+        chunked = None if self._chunked is None else self._taken()
+        moved = chunked is not None and moves(chunked.bundle)
+        if chunked is not None and not moved and self._tiled[True].conditions:
+            if has_products(self._program, pipeline, self._target):
+                return None  # perhaps one of these moves chunks
+        plain = self._best(False, cases=not moved)
+        bundle: Bundle = plain.bundle
+        order: list[Any] = [0, *self._later(False, None)]
+        if chunked is not None and self._chunked is not None:
+            order += [len(bundle.code), *self._later(True, self._chunked[1])]
+            bundle = bundle.adding(chunked.bundle, self._chunked[1])
+        return Some(bundle, order, [plain.way, -1 if chunked is None else chunked.way])
 
     def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
         """See `on_demand.Making`."""
         with self._at_work():
-            tiles = self._by(later.chunks, ways[later.chunks])
-            family = tiles.family
-            case = family.program.cases(family.lowering)[later.case]
-            variant = tiles.programs.pop(later.case, None) or self._variant(family, later.case)
-            if variant is None or str(variant.module) == family.tiles:
-                return None
-            found: Bundle | None = family.finished(case, variant, family.begin(variant))
+            if later.case == ANY:
+                begun, self._others = self._others, None
+                found = best(begun or self._ways(later.chunks), cases=False).bundle
+            else:
+                found = self._image(self._by(later.chunks, ways[later.chunks]), later.case)
         return None if found is None else found.with_data(self._program.constants)
+
+    def _image(self, tiles: Tiled, number: int) -> Bundle | None:
+        """The bundle of a case; None, where the target refuses it, or its code is none of its own.
+        """
+        family = tiles.family
+        case = family.program.cases(family.lowering)[number]
+        variant = tiles.programs.pop(number, None) or self._variant(family, number)
+        if variant is None or str(variant.module) == family.tiles:
+            return None
+        found: Bundle | None = family.finished(case, variant, family.begin(variant))
+        return found
 
     def _best(self, chunks: bool, cases: bool = True) -> Best:
         """The bundle for any call. While the code generator runs, it is found which calls take
@@ -154,7 +210,10 @@ class Recipe:
         tried: list[Tiled] = []
 
         def meanwhile(family: Family, plan: Plan) -> None:
-            tried.append(self._cases(family, plan, chunks) if cases else Tiled(family, {}, {}))
+            if self._sketched is not None and self._sketched.family is family:
+                tried.append(self._sketched)
+            else:
+                tried.append(self._cases(family, plan, chunks) if cases else Tiled(family, {}, {}))
             settle()
             if chunks and self._others is None:
                 self._others = self._begun_ways()
@@ -205,11 +264,12 @@ class Recipe:
             for number, when in self._tiled[chunks].conditions.items()
         ]
 
-    def _cases(self, family: Family, plan: Plan, chunks: bool) -> Tiled:
+    def _cases(self, family: Family, plan: Plan, chunks: bool, begins: bool = False) -> Tiled:
         """The cases of a program by one way; `plan`: that for any call. (What
         `RaisedProgram.variants` leaves out is left out, but cases whose calls are known have no
         tile program yet: whether it is one of their own is found when they are asked for.) The
-        image of the call that comes is begun."""
+        image of the call that comes is begun; where it `begins`, that for any call, too, once it
+        looks as if the call takes that."""
         made = Tiled(family, {}, {})
         if not family.lowering.has_variants:
             return made
@@ -234,6 +294,10 @@ class Recipe:
             if not guessed and self._next(made, chunks, behind) == number:
                 guessed = True  # few calls have an image of several that is not the first
                 self._begin_case(made, number)
+            elif begins and not (guessed or self._takes_one(behind)):
+                begins = False
+                with contextlib.suppress(NeptuneError):  # said where it is asked for
+                    family.begin(family.lowering)
         last = self._next(made, chunks)
         if last is not None:
             self._begin_case(made, last)
@@ -245,12 +309,16 @@ class Recipe:
         """The case that the call which comes takes, of those so far: the last one. None, where it
         takes none, or one of those that are known `behind` them."""
         coming = self._coming
-        if coming is None or any(map(coming.takes, behind)):
+        if coming is None or self._takes_one(behind):
             return None
         if self._chunked is not None and coming.takes(self._chunked[1]) != chunks:
             return None
         taken = (n for n, when in reversed(tiles.conditions.items()) if coming.takes(when))
         return next(taken, None)
+
+    def _takes_one(self, conditions: Sequence[Expression]) -> bool:
+        """Whether the call that comes is one of these."""
+        return self._coming is not None and any(map(self._coming.takes, conditions))
 
     def _begin_case(self, tiles: Tiled, number: int) -> None:
         """Begin an image, once; what is wrong with it is said when it is asked for."""

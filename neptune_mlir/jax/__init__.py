@@ -153,10 +153,14 @@ def _lowered(plain: Callable[..., Any], target: str | None) -> Callable[..., Any
 
     batched = jax.custom_batching.custom_vmap(made)
 
+    @functools.lru_cache(256)
+    def mapped_over(size: int, mapped: tuple[bool, ...]) -> Callable[..., Any]:
+        over = jax.vmap(plain, in_axes=[0 if m else None for m in mapped], axis_size=size)
+        return _lowered(over, target)
+
     @batched.def_vmap
     def rule(size: int, mapped: Any, *arrays: Any) -> tuple[Any, Any]:
-        over = jax.vmap(plain, in_axes=[0 if m else None for m in mapped], axis_size=size)
-        result = _lowered(over, target)(*arrays)
+        result = mapped_over(size, tuple(mapped))(*arrays)
         return result, jax.tree_util.tree_map(lambda _: True, result)
 
     @jax.custom_vjp

@@ -17,6 +17,7 @@ from typing import Any
 MAJOR = 0  # of the interface that the records describe
 _METADATA = 1  # kind of the extension by which XLA asks a handler for its version
 _INTERNAL = 13  # error code
+_ALIGNED = 16  # bytes: XLA aligns memory to as much, where it is asked, and to no more
 
 # XLA_FFI_DataType -> MLIR element type
 _TYPES = {1: "i1", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 6: "ui8", 7: "ui16", 8: "ui32",
@@ -59,6 +60,11 @@ _Memory = _record(
     "_Memory", *_HEAD, ("context", c_void_p), ("bytes", c_size_t), ("alignment", c_size_t),
     ("data", c_void_p),
 )  # fmt: skip
+_Freed = _record(
+    "_Freed", *_HEAD, ("context", c_void_p), ("bytes", c_size_t), ("data", c_void_p)
+)
+_Message = _record("_Message", *_HEAD, ("error", c_void_p), ("text", c_char_p))
+_Destroyed = _record("_Destroyed", *_HEAD, ("error", c_void_p))
 _call = ctypes.CFUNCTYPE(c_void_p, c_void_p)
 
 
@@ -78,6 +84,7 @@ class CallFrame:
         self._frame, self._api = frame, api
         self.operands = _memories(frame.arguments)
         self.results = _memories(frame.results)
+        self._allocated: list[tuple[int, int]] = []  # sizes and addresses
 
     @property
     def site(self) -> int:
@@ -92,14 +99,32 @@ class CallFrame:
         return record.stream or 0
 
     def allocate(self, size: int, alignment: int) -> int:
-        """Memory of the device that XLA frees after the call (in the order of the stream)."""
-        record = _Memory(ctypes.sizeof(_Memory), None, self._frame.context, size, alignment, None)
+        """Memory of the device until `release`."""
+        least = min(alignment, _ALIGNED)
+        size += alignment - least
+        record = _Memory(ctypes.sizeof(_Memory), None, self._frame.context, size, least, None)
         self._ask(self._api.allocate, record)
-        return record.data or 0
+        address = record.data or 0
+        self._allocated.append((size, address))
+        return address + -address % alignment
+
+    def release(self) -> None:
+        """Give back what was allocated, when all work that uses it is enqueued: whoever gets it
+        next comes behind that in the order of the stream."""
+        while self._allocated:
+            size, address = self._allocated.pop()
+            record = _Freed(ctypes.sizeof(_Freed), None, self._frame.context, size, address)
+            self._ask(self._api.free, record)
 
     def _ask(self, function: int, record: Any) -> None:
-        if _call(function)(ctypes.addressof(record)):
-            raise MemoryError("XLA refused memory or a stream to a call of neptune")
+        error = _call(function)(ctypes.addressof(record))
+        if error:
+            said = _Message(ctypes.sizeof(_Message), None, error, None)
+            _call(self._api.message)(ctypes.addressof(said))
+            text = (said.text or b"no reason").decode(errors="replace")
+            gone = _Destroyed(ctypes.sizeof(_Destroyed), None, error)
+            _call(self._api.destroy)(ctypes.addressof(gone))
+            raise MemoryError(f"XLA refused memory or a stream to a call of neptune: {text}")
 
 
 def _words(address: int, count: int) -> list[int]:
@@ -129,7 +154,11 @@ def handler(run: Callable[[CallFrame], None]) -> Any:
             _answer(frame.extension, api)
             return None
         try:
-            run(CallFrame(frame, api))
+            call = CallFrame(frame, api)
+            try:
+                run(call)
+            finally:
+                call.release()
         except BaseException as error:  # nothing may pass through XLA's frames
             text = f"{type(error).__name__}: {error}".encode()
             record = _NewError(ctypes.sizeof(_NewError), None, text, _INTERNAL)

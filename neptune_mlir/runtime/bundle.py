@@ -84,8 +84,8 @@ class Bundle:
 
     def adding(self, variant: Bundle, condition: Any) -> Bundle:
         """The bundle with the images of a variant of its program, each for calls that meet the
-        condition (an expression of the launch plan), and its own if it has one; of several images
-        that serve a call the last one counts."""
+        condition (an expression of the launch plan; None: any call), and its own if it has one; of
+        several images that serve a call the last one counts."""
         code, data = self.code + variant.code, {**self.data, **variant.data}
         if "images" not in self.facts:
             made = {"when": condition, "plan": variant.plan.to_json(), "size": len(variant.code)}
@@ -96,15 +96,11 @@ class Bundle:
             own["plan"] = variant.plan.to_json()
         if variant.facts["alignment"] != self.facts["alignment"]:
             own["alignment"] = variant.facts["alignment"]
-        images = [
-            {
-                **own,
-                **image,
-                "offset": image["offset"] + len(self.code),
-                "when": ["and", condition, image["when"]] if "when" in image else condition,
-            }
-            for image in variant.facts["images"]
-        ]
+        images = []
+        for image in variant.facts["images"]:
+            when = [x for x in (condition, image.get("when")) if x is not None]
+            both = {"when": ["and", *when] if len(when) == 2 else when[0]} if when else {}
+            images.append({**own, **image, "offset": image["offset"] + len(self.code), **both})
         facts = {**self.facts, "images": [*self.facts["images"], *images]}
         return replace(self, code=code, facts=facts, data=data)
 
@@ -149,10 +145,11 @@ class Growing(Protocol):
         """All of it."""
 
     def grow(
-        self, code: int, shapes: Sequence[Any], scalars: Sequence[Any], processors: int
+        self, code: int | None, shapes: Sequence[Any], scalars: Sequence[Any], processors: int
     ) -> None:
         """Add an image for a call with these shapes and numbers on so many processors, if there is
-        one that counts more than the image whose code begins at `code`.
+        one that counts more than the image whose code begins at `code` (None: no image that there
+        is serves the call).
 
         Raises:
             NeptuneError: the image cannot be compiled.

@@ -276,7 +276,7 @@ class GpuExecutable:
             images[0].context, len(images), shapes, *map(number_key, scalars)
         )  # fmt: skip
         given: list[ArrayView | None] = []
-        if len(images) > 1:  # how arrays lie in memory counts too
+        if len(images) > 1 or images[0].when is not None:  # how arrays lie in memory counts too
             given = [None if o is None else take(o, "out") for o in out]
             needs = dict.fromkeys(need for image in images for need in image.needs)
             met = {need: is_met(need, views, given) for need in needs}
@@ -295,25 +295,29 @@ class GpuExecutable:
             key += tuple(None if v is None else v.strides for v in (*views, *given))
         found = self._sizes.get(key)
         if found is None:
-            check_equal(images[0].plan, shapes, scalars)
+            check_equal(loaded[0].plan, shapes, scalars)
             found = _choose(images, shapes, scalars, views, given)
-            if any(split):
+            if any(split) and found is not None:
                 return views, *found
             if self._growing is not None:
-                grown = self._grow(self._growing, found[0], shapes, scalars)
+                code = None if found is None else found[0].facts["offset"]
+                grown = self._grow(self._growing, code, loaded[0], shapes, scalars)
                 if grown is not loaded:
                     return self._check(grown, arguments, take, out)
+            assert found is not None, "an image is for any call"
             if len(self._sizes) >= _SIZES_LIMIT:
                 self._sizes.clear()
             self._sizes[key] = found
         return views, *found
 
     def _grow(
-        self, growing: Growing, image: LoadedImage, shapes: Sequence[Any], scalars: Sequence[Any]
-    ) -> tuple[LoadedImage, ...]:
-        """The images, with one more where a call is better off with it than with `image`."""
-        growing.grow(image.facts["offset"], shapes, scalars, image.multiprocessors)
-        return self._images_for(image.device)
+        self, growing: Growing, code: int | None, of: LoadedImage, shapes: Sequence[Any],
+        scalars: Sequence[Any],
+    ) -> tuple[LoadedImage, ...]:  # fmt: skip
+        """The images, with one more where a call is better off with it than with that at `code`
+        (None: with none). They are for the device `of` this one."""
+        growing.grow(code, shapes, scalars, of.multiprocessors)
+        return self._images_for(of.device)
 
     def _device_of(self, arguments: Sequence[Any]) -> int:
         """The device of the first array; the first one when no array has elements."""
@@ -377,16 +381,18 @@ class PreparedCall:
 def _choose(
     images: Sequence[LoadedImage], shapes: Sequence[Any], scalars: Sequence[Any],
     views: Sequence[ArrayView | None], out: Sequence[ArrayView | None],
-) -> tuple[LoadedImage, Sizes]:  # fmt: skip
-    """The last image for a call; of those for some calls alone, one that needs no copies."""
-    call = Evaluation(shapes, scalars, images[0].multiprocessors)  # all are of one device
+) -> tuple[LoadedImage, Sizes] | None:  # fmt: skip
+    """The last image for a call; of those for some calls alone, one that needs no copies. None,
+    where that for any call is not there yet."""
+    call = None
     for image in reversed(images):
+        call = call or Evaluation(shapes, scalars, image.multiprocessors)  # all of one device
         if not image.serves(call):
             continue
         sizes = Sizes(image.plan, shapes, scalars, image.multiprocessors)
         if image.when is None or can_view(image.plan, sizes, views, out):
             return image, sizes
-    raise AssertionError("an image is for any call")
+    return None
 
 
 def _constant(value: int, device: int) -> int:

@@ -22,6 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 aten = torch.ops.aten
+_OWN = ("aten", "prim", "prims")  # torch's operations, which modifiers are made of
+_EXPLICIT = torch._C.DispatchKey.CompositeExplicitAutograd
 _CONSTANTS = (aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default)
 
 
@@ -71,6 +73,9 @@ class _Recorder(TorchDispatchMode):
         if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
             with self:  # without autograd nothing has taken it apart
                 return func.decompose(*args, **kwargs)
+        if func.namespace not in _OWN and func.has_kernel_for_dispatch_key(_EXPLICIT):
+            with self:  # somebody's operation, written in others
+                return func._op_dk(_EXPLICIT, *args, **kwargs)
         if func in _CONSTANTS and type(args[0]) is not _Element and not args[0].ndim:
             (x,) = args  # `torch.tensor(0.5)` is part of the modifier's text
             return self._record(

@@ -62,8 +62,8 @@ def asked(text, name):
     return Asked(text, name, "sm_90a", None, "", None, tuned.current(), 3)
 
 
-def begin(name):
-    return OnDemand.begin(name, lambda: Recipe(asked(text_of(name), "<program>")))[0]
+def begin(name, coming=None):
+    return OnDemand.begin(name, lambda: Recipe(asked(text_of(name), "<program>")), coming)[0]
 
 
 @functools.cache
@@ -72,11 +72,13 @@ def whole_bundle(name):
 
 
 def taken(bundle, shapes):
-    """What a call takes: code, plan, alignment."""
+    """What a call takes: code, plan, alignment; None, where there is nothing for it yet."""
     serve = [
         i for i in bundle.facts["images"]
         if evaluate(i.get("when", 1), shapes, [], MULTIPROCESSORS)
     ]  # fmt: skip
+    if not serve:
+        return None
     image = serve[-1]
     code = bundle.code[image["offset"] :][: image["size"]]
     return code, bundle.plan_of(image), image.get("alignment", bundle.facts["alignment"])
@@ -87,10 +89,11 @@ def call(images, shapes):
     before = None
     while images.bundle is not before:
         before = images.bundle
-        code = taken(before, shapes)[0]
+        code, *_ = taken(before, shapes) or [None]
         place = next(
-            i["offset"] for i in before.facts["images"] if before.code[i["offset"] :][:32] == code
-        )
+            (i["offset"] for i in before.facts["images"]
+             if before.code[i["offset"] :][:32] == code), None
+        )  # fmt: skip
         images.grow(place, shapes, [], MULTIPROCESSORS)
     return taken(images.bundle, shapes)
 
@@ -106,6 +109,20 @@ def test_calls_take_the_images_of_the_whole_bundle(name):
         for shapes in order:
             assert call(images, shapes) == taken(whole, shapes)
         assert len(images.bundle.facts["images"]) < len(whole.facts["images"])
+
+
+@pytest.mark.parametrize("first", [HEADS[0], HEADS[1], HEADS[3]])
+def test_calls_take_them_whichever_was_told_to_come(first):
+    """Its image is made alone, unless it is that for any call, which comes when a call takes it."""
+    name = "prefill_causal"
+    whole = whole_bundle(name)
+    images = begin(name, Coming(first, [], MULTIPROCESSORS))
+    assert len(images.bundle.facts["images"]) == 1
+    assert taken(images.bundle, first) == taken(whole, first)
+    again = begin(name, Coming(first, [], MULTIPROCESSORS))  # another process
+    for shapes in (first, *HEADS):
+        assert call(images, shapes) == call(again, shapes) == taken(whole, shapes)
+    assert "when" not in images.bundle.facts["images"][0], "that for any call is the first"
 
 
 @pytest.fixture

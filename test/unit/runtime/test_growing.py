@@ -112,6 +112,40 @@ def test_a_later_image_counts_more(run, gpu):
     assert when(run, 2, 200) == LONG and when(run, 2, 16) == FEW
 
 
+def test_the_image_for_any_call_may_come_later(gpu, later):
+    """Where it is not there, a call that no image serves gets it, at once or behind a better one;
+    so does one whose arrays lie in memory as no image of these takes them."""
+    own = {**IMAGE, "offset": 0, "when": LONG, "alignment": [["argument", 0, 16]]}
+    later.bundle = replace(
+        later.bundle, code=b"long", facts={**later.bundle.facts, "images": [own]}
+    )
+
+    def grow(code, shapes, scalars, multiprocessors):
+        later.asked.append(code)
+        if code is None:
+            later.bundle = later.bundle.adding(
+                replace(later.bundle, code=b"any ", facts={"images": [{**IMAGE, "offset": 0}],
+                                                           "alignment": []}), None
+            )  # fmt: skip
+            *rest, base = later.bundle.facts["images"]
+            later.bundle.facts["images"][:] = [base, *rest]
+
+    later.grow = grow
+    run = GpuExecutable(later.bundle, gpu.driver, later)
+    call(run, 8, 200)
+    assert codes(gpu) == [b"long"] and later.asked == [0]
+    call(run, 8, 16)
+    assert codes(gpu) == [b"long", b"any "] and None in later.asked
+    assert when(run, 8, 16) is None and when(run, 8, 200) == LONG
+    gpu, later.bundle = FakeGpu(KERNELS), replace(
+        later.bundle, code=b"long", facts={**later.bundle.facts, "images": [own]}
+    )  # fmt: skip
+    run = GpuExecutable(later.bundle, gpu.driver, later)
+    odd = FakeArray(aligned((8, 201), "f2")[:, 1:])
+    made = run.prepare(odd, out=FakeArray(aligned((8, 200), "f2")), stream=STREAM)
+    assert made.image.when is None and codes(gpu) == [b"long", b"any "]
+
+
 @pytest.mark.parametrize("maker", ["NVIDIA", "AMD"])
 def test_a_capture_gets_its_image(maker, later):
     """Code and constants come while a graph is captured (the fake driver asks for the mode of

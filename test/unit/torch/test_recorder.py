@@ -92,3 +92,13 @@ def test_an_element_is_of_its_device():
     assert [n.kwargs.get("device") for n in graph.graph.nodes if "zeros." in str(n.target)] == [
         torch.device("meta")
     ]
+
+
+def test_an_operation_of_somebody_is_what_it_is_written_in():
+    library = torch.library.Library("neptune_test", "DEF")
+    library.define("capped(Tensor x) -> Tensor")
+    library.impl("capped", lambda x: 2 * torch.tanh(x / 2), "CompositeExplicitAutograd")
+    capped = torch.ops.neptune_test.capped
+    assert recorded(lambda s: capped(s) + 1, F32) == [
+        "div.Tensor", "tanh.default", "mul.Tensor", "add.Tensor",
+    ]  # fmt: skip
