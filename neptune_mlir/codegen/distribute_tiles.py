@@ -20,7 +20,6 @@ from neptune_mlir.codegen.gpu.host import GpuHost, KernelSignature, leave_facts
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
 from neptune_mlir.codegen.gpu.sums import awaits_of
 from neptune_mlir.codegen.nvidia.instructions import Nvidia
-from neptune_mlir.codegen.nvidia.program_chain import ChainedWriter
 from neptune_mlir.codegen.nvidia.program_queue import declare_counters
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 from neptune_mlir.codegen.overlap import given, independent
@@ -102,4 +101,4 @@ def _writer(signature: KernelSignature) -> KernelWriter:
         return PointWriter(signature, chip)
     if CONSUMERS.on(forall):
         return SpecializedWriter(signature, chip)
-    return (ChainedWriter if RESIDENT.on(forall) else KernelWriter)(signature, chip)
+    return KernelWriter(signature, chip)

@@ -243,7 +243,6 @@ def to_kernels(chip: NvidiaTarget, entry: str) -> list[Step]:
             "schedule-loops", "pipeline-loops", "make-once",
         )  # fmt: skip
         found += map(Step, asynchronous)
-    found.append(Step("chain-programs"))
     return [*found, *gpu.outline_rest(chip.name), Step("distribute-tiles", {"entry": entry})]
 
 

@@ -83,7 +83,6 @@ _MODULES: dict[str, str] = {
     "picks-first": "neptune_mlir.transforms.gpu.picks_first",
     "keep-references": "neptune_mlir.transforms.gpu.keep_references",
     "defer-joins": "neptune_mlir.transforms.gpu.defer_joins",
-    "chain-programs": "neptune_mlir.transforms.gpu.chain_programs",
     "pace-products": "neptune_mlir.transforms.gpu.pace_products",
     "distribute-tiles": "neptune_mlir.codegen.distribute_tiles",
     "math-to-gpu": "neptune_mlir.transforms.math.math_to_gpu",

@@ -50,7 +50,6 @@ class KernelSignature:
     operands: list[Any] = field(default_factory=list)  # of a launch, after the extents
     resident: bool = False  # blocks stay and run several programs, one after another
     cluster: int = 1  # blocks that run together
-    specialized: bool = False  # its warps have roles
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class KernelFacts:
     def of(cls, kernel: KernelSignature) -> KernelFacts:
         return cls(
             kernel.name, kernel.threads, kernel.shared, kernel.follows, kernel.resident,
-            kernel.cluster, kernel.specialized,
+            kernel.cluster, any(operand[0] != "value" for operand in kernel.operands),
             tuple((*place, unit) for place, unit in kernel.alignment.items()),
         )  # fmt: skip
 

@@ -44,7 +44,7 @@ from neptune_mlir.codegen.gpu.kept import KeptLoop
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.meeting import Meeting
 from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
-from neptune_mlir.codegen.gpu.pipeline import LoopPipeline, pipeline_of
+from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.rows.ahead import bring_rows
 from neptune_mlir.codegen.gpu.rows.early_loads import load_early
 from neptune_mlir.codegen.gpu.rows.stashed import stash
@@ -122,10 +122,6 @@ class KernelWriter:
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol)
         self.memory = Memory(s, self.threads, smem)
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
-        self.programs(block)
-
-    def programs(self, block: Any) -> None:
-        """What a block does, behind the arguments: its one program."""
         self.program_position(block)
         given = len(self.meeting.types)
         self.meeting.write(self, list(block.arguments)[len(block.arguments) - given :])
@@ -497,7 +493,7 @@ class KernelWriter:
         layouts = self.carried_layouts(op, starts)
         carried = self.spread(starts, layouts)
         top, landing = self.memory.top, set(self.landing)
-        pipeline = self.pipeline(op)
+        pipeline = pipeline_of(self, op)
         pipeline.start(low, high, step)
         loaded = self.elements_of([op])
         kept = KeptLoop(self, op, layouts) if KEEPS.on(op) else None
@@ -518,13 +514,9 @@ class KernelWriter:
             yielded = self.spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, *ahead, *tries])
         self.memory.release(top)
-        pipeline.finish(list(loop.results)[len(carried) :])
+        pipeline.finish()
         self.landing = landing  # a loop may run no iteration
         self.bind(op.results, layouts, list(loop.results))
-
-    def pipeline(self, loop: Any) -> LoopPipeline:
-        """How the tiles of a loop reach shared memory."""
-        return pipeline_of(self, loop)
 
     def elements_of(self, loops: Sequence[Any]) -> dict[Any, Tile]:
         """Single elements that loops read, loaded before them and not in each iteration."""

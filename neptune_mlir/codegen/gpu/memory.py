@@ -140,7 +140,6 @@ class Memory:
         self.pair_of: dict[Any, Any] = {}  # two bytes that were made together -> both in 16 bits
         self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
         self.looked = LookedUp()
-        self.programs: Any = None  # the loop over the programs of a block that stays
 
     # ---- shared memory
 
@@ -350,14 +349,14 @@ class Memory:
                 pointer = self.offset_pointer(pointer, offset, array.pointer.type)
         return pointer
 
-    def _stays(self, position: Index) -> bool:
-        """Whether a position is made outside all loops of a program."""
+    @staticmethod
+    def _stays(position: Index) -> bool:
+        """Whether a position is made outside all loops."""
         if isinstance(position, int):
             return True
         owner = position.owner
         around = owner.owner if isinstance(owner, ir.Block) else owner.operation.parent
-        outside = around.operation.name == "gpu.func"
-        return bool(outside or (self.programs is not None and around.operation == self.programs))
+        return bool(around.operation.name == "gpu.func")
 
     def _bytes(self, array: Array, terms: Sequence[tuple[Index, int]]) -> Any:
         """Sum of position * stride, in bytes, as i64."""

@@ -34,8 +34,8 @@ class LoopPipeline:
         """At the start of an iteration: wait for its tiles, start copies for a later one."""
         return []
 
-    def finish(self, carried: Sequence[Any]) -> None:
-        """Behind the loop. `carried`: what it leaves of that."""
+    def finish(self) -> None:
+        """Behind the loop."""
 
 
 class Staged(LoopPipeline):
@@ -112,7 +112,7 @@ class AsyncPipeline(Staged):
             return s.mod(slot, self.stages)
         return s.select(s.less(slot, self.stages), slot, s.value(s.sub(slot, self.stages)))
 
-    def finish(self, carried: Sequence[Any]) -> None:
+    def finish(self) -> None:
         self.chip.wait(0)
 
 

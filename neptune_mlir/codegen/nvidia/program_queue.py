@@ -133,8 +133,17 @@ class ProgramQueue:
 
     def _take(self, all_taken: Any) -> Any:
         """How many were taken before, of as many as a launch takes from the counter."""
-        lane = self.s.value(self.kernel.threads.lane, self.s.i32)
-        return self.s.value(self.kernel.uniform(take_number(self.s, self.counter, all_taken, lane)))
+        s = self.s
+        address = ir.FlatSymbolRefAttr.get(COUNTERS)
+        start = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<1>"), global_name=address)
+        place = s.op("llvm.ptrtoint", [start], s.i64)
+        moved = s.op("arith.extui", [s.value(self.counter, s.i32)], s.i64)
+        moved = s.op("arith.muli", [moved, s.constant(4, s.i64)], s.i64)
+        place = s.op("arith.addi", [place, moved], s.i64)
+        lane = s.value(self.kernel.threads.lane, s.i32)
+        limit = s.value(s.sub(all_taken, 1), s.i32)
+        taken = hopper.count_modulo(place, limit, lane)
+        return s.value(self.kernel.uniform(taken))
 
     def _read_numbers(self) -> list[Any]:
         """What the program at hand reads for the grid's variables, for the producer as well."""
@@ -178,18 +187,6 @@ class ProgramQueue:
             address(s.add(words, self.slots)), address(s.add(eight, self.full)),
             address(s.add(eight, self.empty)), s.value(phase, s.i32),
         )  # fmt: skip
-
-
-def take_number(s: Any, counter: Any, all_taken: Any, lane: Any) -> Any:
-    """In lane 0: how many numbers were taken before from a counter, of as many as a launch takes
-    from it (i32)."""
-    address = ir.FlatSymbolRefAttr.get(COUNTERS)
-    start = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<1>"), global_name=address)
-    place = s.op("llvm.ptrtoint", [start], s.i64)
-    moved = s.op("arith.extui", [s.value(counter, s.i32)], s.i64)
-    moved = s.op("arith.muli", [moved, s.constant(4, s.i64)], s.i64)
-    place = s.op("arith.addi", [place, moved], s.i64)
-    return hopper.count_modulo(place, s.value(s.sub(all_taken, 1), s.i32), lane)
 
 
 def _read_by_program(body: Any, producer: Any, variables: Sequence[Any]) -> dict[Any, list[Any]]:

@@ -132,7 +132,7 @@ class SpecializedWriter(KernelWriter):
         ]  # fmt: skip
         self.finish(operation)
         mark_cluster(self, operation)
-        self.signature.threads, self.signature.specialized = self.block_threads, True
+        self.signature.threads = self.block_threads
         self.signature.resident = self.resident
 
     def _begin(self, block: Any, arguments: int) -> None:

@@ -13,9 +13,7 @@ long; where one of them begins last, it keeps all others waiting. In the order o
 last ones are short ("longest processing time first"). All chunks of a sequence stand together.
 
 A kernel ahead finds the order, a thread for each sequence: its rank is the number of those that are
-longer, or as long and in front of it. So no result depends on the order, and none changes. It writes
-what programs read of a sequence in the same order: a program asks for both at once, not for one and
-then, with that, for the other.
+longer, or as long and in front of it. So no result depends on the order, and none changes.
 
 That kernel costs a launch, and each program a read, so they are for launches that gain: some
 program can have over LONG points of the stream (or TILES tiles), there are more programs than
@@ -76,28 +74,14 @@ class _Launch:
         with ir.InsertionPoint(self.forall):
             extent = self.bounds[at]
             count = self._worth(extent)
-            reads = self._reads(self.variables[at])
-            order = self._order(at, count, list(reads))
+            order = self._order(at, count)
         first = self.body.operations[0]
         uses = {v: list(v.uses) for v in self.variables[: at + 1]}
         with ir.InsertionPoint(first):
-            found = self._places(at, order, count, list(reads))
-        for theirs, value in zip(uses.values(), found, strict=False):
-            for use in theirs:
+            found = self._places(at, order, count)
+        for variable, value in zip(self.variables, found, strict=False):
+            for use in uses[variable]:
                 use.owner.operation.operands[use.operand_number] = value
-        for same, value in zip(reads.values(), found[at + 1 :], strict=True):
-            for op in same:
-                op.results[0].replace_all_uses_with(value)
-                op.erase()
-
-    def _reads(self, variable: Any) -> dict[Any, list[Any]]:
-        """What programs read of arguments at a variable alone, by argument."""
-        found: dict[Any, list[Any]] = {}
-        for op in (x.operation for x in self.body.operations):
-            if op.name == "tensor.extract" and list(op.operands)[1:] == [variable]:
-                if defining_op(op.operands[0]) is None and str(op.results[0].type) == "i32":
-                    found.setdefault(op.operands[0], []).append(op)
-        return found
 
     def _dimension(self) -> int | None:
         """The variable by which arguments are read that the ends of streams depend on."""
@@ -178,14 +162,13 @@ class _Launch:
         tiles = [v for op in inside for v in op.results if is_tensor(v)]
         return waiting(8)[0] if any(element_of(v) == "i8" for v in tiles) else 1
 
-    def _order(self, at: int, count: Index, reads: list[Any]) -> list[Any]:
-        """Emit the kernel ahead; returns the numbers of the sequences, longest first, and what is
-        read of each argument in that order."""
+    def _order(self, at: int, count: Index) -> Any:
+        """Emit the kernel ahead; returns the numbers of the sequences, longest first."""
         extent = self.bounds[at]
         number = ir.IntegerType.get_signless(32)
-        start = [tensor.empty([extent], number) for _ in range(1 + len(reads))]
+        start = tensor.empty([extent], number)
         mapping = [ir.Attribute.parse("#gpu.thread<linear_dim_0>")]
-        ahead = scf.ForallOp([0], [count], [1], start, mapping=ir.ArrayAttr.get(mapping))
+        ahead = scf.ForallOp([0], [count], [1], [start], mapping=ir.ArrayAttr.get(mapping))
         operation = ahead.operation
         KERNEL.set(operation, f"{KERNEL.find(self.forall, 'kernel')}_order")
         OF_MASK.set(operation)
@@ -204,21 +187,18 @@ class _Launch:
                 earlier = ix.where_less(other, one, ix.add(mine, -1), mine)
                 scf.YieldOp([ix.value(ix.where_less(earlier, its, ix.add(before, 1), before))])
             kind = ir.RankedTensorType.get([], number)
-            told = [arith.index_cast(number, one), *(tensor.extract(t, [one]) for t in reads)]
-            own = [tensor.FromElementsOp(kind, [value]).result for value in told]
+            own = tensor.FromElementsOp(kind, [arith.index_cast(number, one)]).result
             parallel = scf.InParallelOp()
             with ir.InsertionPoint(parallel.block):
                 place = slice_operands([loop.results[0]], [1])
-                for value, into in zip(own, ahead.inner_iter_args, strict=True):
-                    tensor.ParallelInsertSliceOp(value, into, *place)
-        return list(ahead.results)
+                tensor.ParallelInsertSliceOp(own, ahead.inner_iter_args[0], *place)
+        return ahead.results[0]
 
-    def _places(self, at: int, order: list[Any], count: Index, reads: list[Any]) -> list[Any]:
-        """In the kernel: what its variables up to `at` are instead, and what it reads."""
+    def _places(self, at: int, order: Any, count: Index) -> list[Any]:
+        """In the kernel: what its variables up to `at` are instead."""
         index = ir.IndexType.get()
         sorted_ = arith.CmpIOp(arith.CmpIPredicate.slt, ix.value(0), ix.value(count)).result
-        kinds = [index] * (at + 1) + [ir.IntegerType.get_signless(32)] * len(reads)
-        made = scf.IfOp(sorted_, kinds, has_else=True)
+        made = scf.IfOp(sorted_, [index] * (at + 1), has_else=True)
         with ir.InsertionPoint(made.then_block):
             number: Index = 0  # in the order in which programs begin; a grid's last runs downwards
             for k, variable in enumerate(self.variables[: at + 1]):
@@ -230,11 +210,10 @@ class _Launch:
                 rest = ix.floordiv(number, bound)
                 found.insert(0, ix.value(ix.sub(number, ix.mul(rest, bound))))
                 number = rest
-            first, *told = (tensor.extract(one, [ix.value(number)]) for one in order)
-            scf.YieldOp([*found, arith.index_cast(index, first), *told])
+            first = tensor.extract(order, [ix.value(number)])
+            scf.YieldOp([*found, arith.index_cast(index, first)])
         with ir.InsertionPoint(made.else_block):
-            here = self.variables[: at + 1]
-            scf.YieldOp([*here, *(tensor.extract(t, [here[at]]) for t in reads)])
+            scf.YieldOp(self.variables[: at + 1])
         return list(made.results)
 
 
