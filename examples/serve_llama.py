@@ -3,7 +3,7 @@
 
     python examples/serve_llama.py [threads]
 
-Requests of different lengths share one cache in pages; one that is done makes room for the next one.
+Requests of different lengths share one cache in pages; one that is done makes room for the next.
 Attention is `neptune_mlir.torch.paged_attention`; or torch's, which has no pages: keys of all
 sequences gathered to the longest one with a mask, or those of each sequence for a call of its own.
 The three serve the same requests and have to say the same words.
