@@ -12,6 +12,7 @@ import pytest
 
 from neptune_mlir.targets import tuned
 from support import effort, kept_code, often, poison
+from support.collection import Backwards, is_every_other, restore
 from support.effort import as_shipped
 from support.small_tiles import small_tiles
 
@@ -42,8 +43,16 @@ def pytest_unconfigure(config):
         shutil.rmtree(config.kept_code, ignore_errors=True)
 
 
+def pytest_collect_directory(path, parent):
+    if is_every_other(parent.config) and not (path / "__init__.py").exists():
+        return Backwards.from_parent(parent, path=path)
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest asks which tests are nightly
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if is_every_other(config):
+        restore(items)
     often.mark_nightly(items)
 
 

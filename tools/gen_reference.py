@@ -19,9 +19,10 @@ MADE = "<!-- made by tools/gen_docs.py; edit the docstrings -->"
 _WIDTH = 88  # of a signature on one line
 
 
-def block(text: str) -> str:
-    """A docstring as it stands: its formulas and examples depend on their columns."""
-    return f"```text\n{text}\n```"
+def block(text: str, kind: str = "text") -> str:
+    """A docstring as it stands: its formulas and examples depend on their columns. (On pages whose
+    code runs, `text` is what it has printed.)"""
+    return f"```{kind}\n{text}\n```"
 
 
 def signature(name: str, function: Any) -> str:
@@ -68,9 +69,36 @@ def _doc(found: Any) -> str:
     return inspect.getdoc(found) or ""
 
 
+EXAMPLE = """A program is built, compiled and called. [Operators](operators.md) goes on from here.
+
+```python
+import neptune_mlir as neptune
+import numpy as np
+from neptune_mlir.frontend.notation import Program, exp, max, sum
+
+p = Program("attention")
+i, j, d, e = p.axes("i j d e", d=64, e=64)       # i and j: as many as a call has
+q, k, v = p.input("q", i, d), p.input("k", j, d), p.input("v", j, e)
+s = sum(q[i, d] * k[j, d], d) / 8
+w = exp(s - max(s, j))
+p.output(sum(w * v[j, e], j) / sum(w, j), i, e)
+
+kernel = neptune.compile(p)                      # or target="sm_90a", "gfx942", ...
+rng = np.random.default_rng(0)
+arrays = [rng.standard_normal((n, 64)).astype("f4") for n in (10, 30, 30)]
+print(kernel(*arrays).shape, kernel.facts["kernels"], "kernel")
+print(np.abs(kernel(*arrays) - p.reference(*arrays)).max() < 1e-5)
+```
+
+```text
+(10, 64) 1 kernel
+True
+```"""
+
+
 def index_notation() -> str:
     """docs/notation.md"""
-    parts = ["# Index notation", MADE, block(_doc(notation)),
+    parts = ["# Index notation", MADE, EXAMPLE, block(_doc(notation), ""),
              f"Element types: {', '.join(f'`{d}`' for d in DTYPES)}.", "## Functions"]  # fmt: skip
     rows = ["| function | meaning |", "|---|---|"]
     for name in notation.__all__:
@@ -80,11 +108,11 @@ def index_notation() -> str:
         rows.append(f"| `{_call(name, found)}` | {_cell(_doc(found))} |")
     parts.append("\n".join(rows))
     for found in (Program, Tensor, Axis, Expr):
-        parts += [f"## `{found.__name__}`", block(_doc(found))]
+        parts += [f"## `{found.__name__}`", block(_doc(found), "")]
         for name, method in inspect.getmembers(found, inspect.isfunction):
             if not name.startswith("_") and _doc(method):
                 parts += [f"### `{found.__name__}.{name}`",
-                          block(f"{signature(name, method)}\n\n{_doc(method)}")]  # fmt: skip
+                          block(f"{signature(name, method)}\n\n{_doc(method)}", "")]  # fmt: skip
     return "\n\n".join(parts) + "\n"
 
 

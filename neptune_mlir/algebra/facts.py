@@ -130,7 +130,7 @@ class Facts:
             case "select":
                 a, b = s(t.args[1]), s(t.args[2])
                 return a if a == b else None
-            case "cast" | "tanh" | "erf":
+            case "cast" | "quantize" | "tanh" | "erf":
                 return 1 if t.args[0].dtype == "i1" else s(t.args[0])
             case "pow":
                 e = t.args[1]

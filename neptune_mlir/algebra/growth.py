@@ -81,7 +81,7 @@ def _growth(n: Term, args: list[Growth], of_ref: Callable[[Term], Growth]) -> Gr
             size = abs(n.attr)
             power = math.log2(size) if 0 < size < math.inf else 0.0
             return Growth({LITERALS: power}, {LITERALS: power})
-        case "neg" | "abs" | "cast" | "floor" | "ceil" | "roundeven":
+        case "neg" | "abs" | "cast" | "quantize" | "floor" | "ceil" | "roundeven":
             return args[0]
         case "add" | "sub" | "max" | "min":
             return args[0] | args[1]

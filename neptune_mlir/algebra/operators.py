@@ -113,6 +113,9 @@ _ROWS = (
     Operator("not", 1, lambda a: not a, np.logical_not, order=-1),
     Operator("select", 3, lambda c, a, b: a if c else b, np.where, read=("arith.select",)),
     Operator("cast", 1, lambda a: a, lambda a: a, order=1, inverse="cast"),
+    # a cast to 8 bits as the program wrote it: its rounding is as large as what a result may be
+    # off by, so that nothing moves out of it or into it
+    Operator("quantize", 1, lambda a: a, lambda a: a, order=1),
 )  # fmt: skip
 
 OPERATORS = {row.name: row for row in _ROWS}

@@ -125,7 +125,7 @@ def term(op: str, args: Iterable[Term] = (), attr: Any = None, dtype: str = "f32
         return _interned.setdefault(key, made)
 
 
-FLOAT8 = "f8E4M3FN"  # what is read: nothing computes in it, and no result has it
+FLOAT8 = "f8E4M3FN"  # what is read or stored: nothing computes in it
 
 
 def is_float(dtype: str) -> bool:
@@ -420,7 +420,7 @@ def _text(
             return f"{mark}{root.attr}[{', '.join(args)}]" if args else f"{mark}{root.attr}"
         case "select":
             return f"where({', '.join(args)})"
-        case "cast":
+        case "cast" | "quantize":
             return f"{root.dtype}({args[0]})"
         case "neg":
             return f"-({args[0]})"

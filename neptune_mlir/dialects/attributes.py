@@ -89,7 +89,7 @@ CONSTANT_DATA = Attribute(
 )  # fmt: skip
 STORED = Attribute(
     "stored", TEXTS, "func.func",
-    "the element type of each argument that is held as bytes; nothing for the others",
+    "the element type of each argument and result that is held as bytes; \"\" for the others",
     writers=("transforms.tiling.float8_bits",), readers=("transforms.tiling.host_plan",),
 )  # fmt: skip
 BOUNDS = Attribute(
@@ -101,10 +101,8 @@ EQUAL_DIMS = Attribute(
     "equal_dims", LISTS, "func.func",
     "dimensions of arguments that are equal: argument, dimension and factor of each",
     writers=("transforms.linalg.equal_extents",),
-    readers=(
-        "transforms.hopper.tile_ends", "transforms.schedule.assume_chunks",
-        "transforms.tiling.host_plan",
-    ),
+    readers=("transforms.hopper.tile_ends", "transforms.schedule.assume_chunks",
+             "transforms.tiling.host_plan"),
 )  # fmt: skip
 MULTIPLES = Attribute(
     "multiples", LISTS, "func.func",
@@ -118,10 +116,8 @@ MULTIPLES = Attribute(
 AXES = Attribute(
     "axes", NUMBERS, "a nest in a fused op", "the axis of the fused op that each loop is",
     writers=("dialects.nests", "transforms.fusion.privatize", "transforms.schedule.split_streams"),
-    readers=(
-        "dialects.nests", "dialects.verify", "transforms.fusion.lower_correct",
-        "transforms.fusion.privatize", "transforms.schedule.split_streams",
-    ),
+    readers=("dialects.nests", "dialects.verify", "transforms.fusion.lower_correct",
+             "transforms.fusion.privatize", "transforms.schedule.split_streams"),
 )  # fmt: skip
 AXIS_NAMES = Attribute(
     "axis_names", TEXTS, "a nest", "what the program calls the loops",
@@ -487,8 +483,13 @@ LIKELY = Mark(
 WIDENS = Attribute(
     "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
     writers=("transforms.tiling.widen_factors",), readers=(
-        "codegen.gpu.compute", "transforms.gpu.keep_references", "transforms.gpu.layout_factors",
-    ),
+        "codegen.gpu.compute", "transforms.gpu.keep_references", "transforms.gpu.layout_factors"),
+)  # fmt: skip
+LOOSE = Mark(
+    "loose", MARK, "arith.truncf to 8 bits",
+    "factors may wait behind it; what is too large becomes the largest number, not NaN",
+    writers=("dialects.scalars",), readers=(
+        "dialects.scalars", "transforms.tiling.float8_bits", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 NARROWS = Attribute(
     "narrows", TEXT, "linalg.generic", "the type in 8 bits that it rounds floats to, no more",
@@ -515,7 +516,7 @@ CONSUMERS = Attribute(
         "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "transforms.hopper.sums_in_fragments", "tune.builder",
-    ),
+        "driver.recipe"),
 )  # fmt: skip
 UNSPECIALIZED = Mark(
     "unspecialized", MARK, "scf.forall", "it streams tiles for matmuls and got no consumers",

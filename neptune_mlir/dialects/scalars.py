@@ -15,6 +15,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.combiners import lookup
 from neptune_mlir.algebra.operators import OF_OP
 from neptune_mlir.algebra.terms import Term
+from neptune_mlir.dialects.attributes import LOOSE
 from neptune_mlir.dialects.op_names import INDEX, YIELD
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir
@@ -84,7 +85,8 @@ def op_to_term(op: Any, args: list[Term]) -> Term:
     if name in _CASTS and not (name == "arith.sitofp" and args[0].dtype == "i1"):
         if name == "arith.extsi" and args[0].dtype == "i1":
             raise NoTermForm("sign extension of i1 (true would be -1)")
-        return T.make("cast", *args, dtype=dtype)
+        as_written = name == "arith.truncf" and dtype == T.FLOAT8 and not LOOSE.on(op.operation)
+        return T.make("quantize" if as_written else "cast", *args, dtype=dtype)
     if name in _BOOL_CASTS and args[0].dtype in ("i1", "index"):
         return T.make("cast", *args, dtype=dtype)
     if name == "arith.constant":
@@ -206,8 +208,11 @@ class Emitter:
             if floating:
                 return arith.CmpFOp(_CMPF_CODE[node.op], *args).result
             return arith.CmpIOp(_CMPI_CODE[node.op], *args).result
-        if node.op == "cast":
-            return cast(args[0], operand, node.dtype)
+        if node.op in ("cast", "quantize"):
+            value = cast(args[0], operand, node.dtype)
+            if node.op == "cast" and floating and node.dtype == T.FLOAT8:
+                LOOSE.set(value.owner)
+            return value
         if not floating and node.op == "neg":
             return arith.SubIOp(constant(0, operand), args[0]).result
         row = T.OPERATORS[node.op]

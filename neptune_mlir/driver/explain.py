@@ -441,7 +441,8 @@ def _text(term: Term, names: Sequence[str], outer: int, levels: int) -> str:
         return f"({text})" if strength < outer else text
     if (guarded := _guarded(term)) is not None:
         return f"guard({_text(guarded, names, 0, left)})"
-    word = {"select": "where", "cast": term.dtype, "neg": "-", "not": "not "}.get(term.op, term.op)
+    words = {"select": "where", "neg": "-", "not": "not "}
+    word = term.dtype if term.op in ("cast", "quantize") else words.get(term.op, term.op)
     return f"{word}({', '.join(_text(a, names, 0, left) for a in term.args)})"
 
 

@@ -74,7 +74,7 @@ def from_text(text: str, name: str) -> str:
     """A program in text, StableHLO converted."""
     if "hlo." in text and re.search(r"\b(stablehlo|chlo)\.\w", text):
         if _ODD.search(text):
-            from neptune_mlir.driver.straight_code import straightened
+            from neptune_mlir.driver.stablehlo.straight_code import straightened
 
             text = straightened(text, name, _register)
         given = text
@@ -84,8 +84,20 @@ def from_text(text: str, name: str) -> str:
                 f"'{left[0]}' has no lowering to linalg", loc=_place(text, left.end(), name),
                 hint="keep it out of the program: compile what stands before and after it",
             )  # fmt: skip
+        if '@"loop ' in text:
+            text = _with_loops(text)
         text = _with_signs(text, given)
     return text
+
+
+def _with_loops(text: str) -> str:
+    """A program in linalg with loops in the place of the calls that stand for them."""
+    from neptune_mlir.dialects.context import parse
+    from neptune_mlir.driver import loops
+
+    module = parse(text)
+    loops.write_loops(module)
+    return str(module.operation.get_asm(enable_debug_info=True))
 
 
 def _with_signs(text: str, given: str) -> str:

@@ -52,6 +52,11 @@ class Coming:
         """Whether it is one of these calls."""
         return bool(self._values.of(when))
 
+    def leaves_idle(self, programs: Expression) -> bool:
+        """Whether it has fewer programs than the device has multiprocessors. (Such a call has
+        several images, and takes one of the last.)"""
+        return int(self._values.of(programs)) < self.processors
+
 
 @dataclass(frozen=True)
 class Asked:

@@ -16,6 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from neptune_mlir.algebra.numerics.remembered import Mistaken, settle, taken_for_granted
+from neptune_mlir.analysis.tiles import foralls
+from neptune_mlir.dialects.attributes import CONSUMERS
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled
@@ -25,7 +27,7 @@ from neptune_mlir.errors import NeptuneError, OutOfMemory, Refused
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, gpu
 from neptune_mlir.pipelines.conditions import Conditions
-from neptune_mlir.pipelines.grids import blocks_of
+from neptune_mlir.pipelines.grids import blocks_of, programs_of
 from neptune_mlir.pipelines.lowering import Lowering, RaisedProgram
 from neptune_mlir.pipelines.simple_conditions import TRUE
 from neptune_mlir.runtime import cache
@@ -175,6 +177,8 @@ class Recipe:
         if chunked is not None and not moved and self._tiled[True].conditions:
             if has_products(self._program, pipeline, self._target):
                 return None  # perhaps one of these moves chunks
+        if chunked is not None and moved and self._comes_in_chunks():
+            return self._of_chunks_alone(chunked)
         plain = self._best(False, cases=not moved)
         bundle: Bundle = plain.bundle
         order: list[Any] = [0, *self._later(False, None)]
@@ -182,6 +186,16 @@ class Recipe:
             order += [len(bundle.code), *self._later(True, self._chunked[1])]
             bundle = bundle.adding(chunked.bundle, self._chunked[1])
         return Some(bundle, order, [plain.way, -1 if chunked is None else chunked.way])
+
+    def _of_chunks_alone(self, chunked: Best) -> Some:
+        """The image for rows of whole chunks, where other rows have one for any call and no more:
+        that is a whole compilation, for calls that perhaps never come."""
+        assert self._chunked is not None
+        calls = self._chunked[1]
+        (image,) = chunked.bundle.facts["images"]
+        facts = {**chunked.bundle.facts, "images": [{**image, "when": calls}]}
+        order = [Later(TRUE, False, ANY), 0, *self._later(True, calls)]
+        return Some(replace(chunked.bundle, facts=facts), order, [-1, chunked.way])
 
     def made(self, later: Later, ways: Sequence[int]) -> Bundle | None:
         """See `on_demand.Making`."""
@@ -215,7 +229,8 @@ class Recipe:
             else:
                 tried.append(self._cases(family, plan, chunks) if cases else Tiled(family, {}, {}))
             settle()
-            if chunks and self._others is None:
+            moved = any(map(CONSUMERS.on, foralls(family.lowering.module)))
+            if chunks and self._others is None and not (moved and self._comes_in_chunks()):
                 self._others = self._begun_ways()
             cache.compiler_versions()  # reads all files of this compiler
 
@@ -223,6 +238,12 @@ class Recipe:
         found = best(ways, cases=False, meanwhile=meanwhile)
         self._tiled[chunks] = next(tiles for tiles in tried if tiles.family is found.family)
         return found
+
+    def _comes_in_chunks(self) -> bool:
+        """Whether the call that comes has rows of whole chunks."""
+        if self._coming is None or self._chunked is None:
+            return False
+        return self._coming.takes(self._chunked[1])
 
     def _begun_ways(self) -> Iterable[Family] | None:
         """The ways for any rows, with the image of the first one begun: it is waited for behind
@@ -274,8 +295,9 @@ class Recipe:
         if not family.lowering.has_variants:
             return made
         conditions, seen, widest = Conditions(plan), {family.tiles}, False
-        cases, guessed = family.program.cases(family.lowering), False
+        cases = family.program.cases(family.lowering)
         known = conditions.known(cases)
+        guessed = self._coming is not None and self._coming.leaves_idle(programs_of(plan))
         for number, case in enumerate(cases):
             if number in known:
                 made.conditions[number] = known[number]
@@ -292,7 +314,7 @@ class Recipe:
                     made.conditions[number], made.programs[number] = when, variant
             behind = [when for n, when in known.items() if n > number]
             if not guessed and self._next(made, chunks, behind) == number:
-                guessed = True  # few calls have an image of several that is not the first
+                guessed = True  # few calls that fill a chip have several, and take not the first
                 self._begin_case(made, number)
             elif begins and not (guessed or self._takes_one(behind)):
                 begins = False

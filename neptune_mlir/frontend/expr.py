@@ -161,12 +161,14 @@ def computing(x: Expr, op: str) -> Expr:
     return convert(x, _computing(x.dtype, op))
 
 
-def convert(x: Expr, dtype: str) -> Expr:
+def convert(x: Expr, dtype: str, op: str = "cast") -> Expr:
+    """`x` in another type; `op` "quantize": as a program wrote it, of floats to 8 bits. ("cast"
+    may be rounded before it is scaled.)"""
     if x.dtype == dtype:
         return x
     if x.term.is_const:
         return Expr(T.const(x.term.value, dtype), x.program)
-    return Expr(T.make("cast", x.term, dtype=dtype), x.program)
+    return Expr(T.make(op, x.term, dtype=dtype), x.program)
 
 
 def binary(op: str, a: Any, b: Any) -> Expr:

@@ -16,9 +16,9 @@ from typing import Any
 from neptune_mlir.dialects.attributes import BUFFER, UNSIGNED
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
-from neptune_mlir.driver import torch_mlir_opt, torch_views
+from neptune_mlir.driver import loops, torch_mlir_opt, torch_views
 from neptune_mlir.errors import InputError, ToolError
-from neptune_mlir.frontend import loops, torch_functions, torch_graph, torch_loops
+from neptune_mlir.frontend import torch_functions, torch_graph, torch_loops
 from neptune_mlir.ir.bindings import TORCH_MLIR, ir
 
 TO_TORCH = (

@@ -131,7 +131,8 @@ def cast(x: Expr, dtype: str) -> Expr:
     """Convert to `dtype`, rounding to nearest."""
     if dtype not in DTYPES:
         raise input_error(f"unknown dtype '{dtype}'", f"one of {', '.join(DTYPES)}")
-    return convert(expression(x, "cast"), dtype)
+    x = expression(x, "cast")
+    return convert(x, dtype, "quantize" if dtype == FLOAT8 and T.is_float(x.dtype) else "cast")
 
 
 def where(condition: Expr | bool, a: Expr | float, b: Expr | float) -> Expr:

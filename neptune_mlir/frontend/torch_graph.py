@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import InputError
-from neptune_mlir.frontend import torch_complex
+from neptune_mlir.frontend import torch_complex, torch_narrow
 from neptune_mlir.frontend.torch_ops import decompositions
 
 _WRAPPER = "neptune_mlir/frontend/from_torch.py"  # whose module calls what is imported
@@ -28,6 +28,8 @@ def prepare(torch: Any, exported: Any) -> Any:
         _refuse_random(torch, graph)
         _refuse_shapes_of_data(torch, graph)
         _refuse_determinants(graph)
+        torch_narrow.saturate(torch, graph, line_of_node)
+        _compare_with_itself(torch, graph)
         _compute_no_empty(torch, graph)
         _give_dimensions(torch, graph)
         _count_from_first(torch, graph)
@@ -142,6 +144,26 @@ def line_of_node(node: Any) -> str | None:
     lines = re.findall(r'File "(.*)", line (\d+), in', node.meta.get("stack_trace") or "")
     lines = [line for line in lines if not line[0].endswith(_WRAPPER)] or lines
     return ":".join(lines[-1]) if lines else None
+
+
+def _compare_with_itself(torch: Any, graph: Any) -> None:
+    """A tensor is equal to itself where it is not NaN: torch-mlir takes that for everywhere."""
+    aten = torch.ops.aten
+    same = (aten.clone.default, aten.alias.default, aten.detach.default)
+
+    def source(node: Any) -> Any:
+        while getattr(node, "target", None) in same:
+            node = node.args[0]
+        return node
+
+    for node in list(graph.nodes):
+        if node.target is not aten.eq.Tensor or source(node.args[0]) is not source(node.args[1]):
+            continue
+        with graph.inserting_after(node):
+            equal = graph.call_function(aten.logical_not.default, (node,))
+        equal.meta = dict(node.meta)
+        node.target = aten.ne.Tensor
+        node.replace_all_uses_with(equal, delete_user_cb=lambda user, e=equal: user is not e)
 
 
 def _compute_no_empty(torch: Any, graph: Any) -> None:

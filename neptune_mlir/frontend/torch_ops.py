@@ -14,6 +14,9 @@ from typing import Any
 from neptune_mlir.frontend import torch_extrema, torch_scatters, torch_special
 from neptune_mlir.ir.bindings import TORCH_MLIR
 
+# coefficients of cosines that a window is made of
+_WINDOWS = {"hann": (0.5, -0.5), "hamming": (0.54, -0.46), "blackman": (0.42, -0.5, 0.08)}
+
 
 def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
     """torch-mlir's table, with our own functions in it."""
@@ -48,13 +51,22 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("isfinite.default", lambda x: x.abs() < math.inf if x.is_floating_point() else x == x),
         ("isclose.default", _close),
         ("fmod.Scalar", lambda x, n: torch.fmod(x, torch.full_like(x, n))),
+        ("fmod.Tensor", functools.partial(_rest, torch)),
         *((f"bitwise_{name}.Scalar", functools.partial(_bitwise, torch, f"bitwise_{name}"))
           for name in ("or", "xor")),
+        *((f"__{name[0]}shift__.{kind}", functools.partial(_shifted, torch, name))
+          for name in ("left", "right") for kind in ("Tensor", "Scalar")),
+        *((f"{name}_window{kind}", functools.partial(_window, torch, *cosines))
+          for name, cosines in _WINDOWS.items() for kind in (".default", ".periodic")),
         ("fft_fftfreq.default", functools.partial(_frequencies, torch, True)),
         ("fft_rfftfreq.default", functools.partial(_frequencies, torch, False)),
         ("hypot.default", functools.partial(_hypotenuse, torch)),
         ("pow.Tensor_Tensor", functools.partial(_power, torch)),
         ("pow.Scalar", functools.partial(_power, torch)),
+        ("pow.Tensor_Scalar", _root),
+        *((f"{name}_mode", functools.partial(_whole_quotient, torch))
+          for name in ("div.Tensor", "div.Scalar")),
+        ("floor_divide.default", lambda x, y: _whole_quotient(torch, x, y, rounding_mode="floor")),
         *torch_extrema.functions(torch).items(), *torch_scatters.functions(torch).items(),
         *torch_special.functions(torch).items(),
     )  # fmt: skip
@@ -303,6 +315,41 @@ def _power(torch: Any, base: Any, exponent: Any) -> Any:
     return torch.pow(base.to(dtype) if hasattr(base, "to") else base, exponent.to(dtype))
 
 
+def _root(x: Any, exponent: Any) -> Any:
+    """A root as torch's own: a power of -inf is inf, and its root NaN."""
+    if exponent not in (0.5, -0.5) or not x.is_floating_point():
+        return NotImplemented
+    return x.sqrt() if exponent > 0 else x.rsqrt()
+
+
+def _rest(torch: Any, x: Any, y: Any) -> Any:
+    """What is left of x, with its sign: torch-mlir takes the quotient, which is rounded."""
+    dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    x, y = _wide(x.to(dtype)), _wide(y.to(dtype))
+    rest = torch.remainder(x.abs(), y.abs())
+    return torch.where(x < 0, -rest, rest).to(dtype)
+
+
+def _whole_quotient(torch: Any, x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    """How often y is in x, by the remainder, as torch's own: 1 / 0.1 rounds to 10, and 0.1 is nine
+    times in 1."""
+    dtype = torch.result_type(x, y)
+    if rounding_mode != "floor" or not dtype.is_floating_point:
+        return NotImplemented
+    x = _wide(x.to(dtype))
+    y = _wide(y.to(dtype)) if hasattr(y, "to") else torch.full((), y, dtype=x.dtype)
+    rest = torch.fmod(x, y)
+    near = (x - rest) / y
+    near = torch.where((rest != 0) & ((x < 0) != (y < 0)), near - 1, near)
+    whole = near.floor()
+    whole = torch.where(near - whole > 0.5, whole + 1, whole)
+    quotient = x / y
+    whole = torch.where(near != 0, whole, quotient * 0)
+    return torch.where(y != 0, whole, quotient).to(dtype)
+
+
 def _integer_power(torch: Any, base: Any, exponent: Any) -> Any:
     """By the bits of exponents below 64. Larger ones count as what is left of them."""
     made, square = torch.ones_like(base * exponent), base
@@ -325,6 +372,24 @@ def _close(
 def _bitwise(torch: Any, name: str, x: Any, number: int) -> Any:
     number = torch.full((), number, dtype=torch.result_type(x, number), device=x.device)
     return getattr(torch, name)(x.to(number.dtype), number)
+
+
+def _shifted(torch: Any, name: str, x: Any, by: Any) -> Any:
+    by = by if hasattr(by, "dtype") else torch.full((), by, dtype=x.dtype, device=x.device)
+    return getattr(torch, f"bitwise_{name}_shift")(x, by)
+
+
+def _window(torch: Any, *given: Any, **options: Any) -> Any:
+    """A window of cosines; the coefficients stand before its length, and whether it is periodic
+    behind that."""
+    cosines = [c for c in given if isinstance(c, float)]
+    count, periodic = (*given[len(cosines) :], True)[:2]
+    if not isinstance(count, int) or len(given) > len(cosines) + 2:
+        return NotImplemented
+    steps = count if periodic or count == 1 else count - 1
+    turn = 2 * math.pi / steps * torch.arange(count, device=options.get("device"))
+    made = sum(c * torch.cos(k * turn) for k, c in enumerate(cosines))
+    return made.to(options.get("dtype") or torch.get_default_dtype())
 
 
 def _frequencies(torch: Any, both: bool, n: int, d: float = 1.0, **options: Any) -> Any:

@@ -30,6 +30,15 @@ _BESSEL = {
         (0.39894228, -0.03988024, -0.00362018, 0.00163801, -0.01031555, 0.02282967, -0.02895312,
          0.01787654, -0.00420059)),
 }  # fmt: skip
+# M. Giles, "Approximating the erfinv function": of log(1 / (1 - y^2)) - 2.5, and of its root - 3
+_INVERSE_NEAR = (
+    1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.000218580870, -4.39150654e-06,
+    -3.5233877e-06, 3.43273939e-07, 2.81022636e-08,
+)  # fmt: skip
+_INVERSE_FAR = (
+    2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844,
+    0.00134934322, 0.000100950558, -0.000200214257,
+)  # fmt: skip
 _SHIFT = 6  # steps up to where an asymptotic series is right
 
 
@@ -53,6 +62,9 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         "histc.default": bound(_histogram, torch),
         "adaptive_max_pool2d.default": bound(_largest_of_windows, torch),
         "linalg_solve_triangular.default": bound(_solved, torch),
+        "erfinv.default": bound(_inverse_error, torch),
+        "signbit.default": _has_sign,
+        "copysign.Tensor": bound(_with_sign, torch), "copysign.Scalar": bound(_with_sign, torch),
     }
 
 
@@ -122,6 +134,33 @@ def _scaled_complement(torch: Any, given: Any) -> Any:
     half = 1 / (1 + 0.5 * x.abs())
     made = half * _polynomial(half, _ERROR).exp()
     return _result(given, torch.where(x < 0, 2 * (x * x).exp() - made, made))
+
+
+def _has_sign(x: Any) -> Any:
+    """Whether numbers are below 0, or -0."""
+    return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
+
+
+def _with_sign(torch: Any, x: Any, sign: Any) -> Any:
+    """|x| with another number's sign."""
+    if not hasattr(sign, "dtype"):
+        sign = torch.full((), sign, dtype=x.dtype if x.is_floating_point() else torch.float32)
+    dtype = torch.result_type(x, sign)
+    x = x.to(dtype if dtype.is_floating_point else torch.float32).abs()
+    return torch.where(_has_sign(sign), -x, x)
+
+
+def _inverse_error(torch: Any, y: Any) -> Any:
+    """The inverse of erf: Giles' polynomials in log(1 - y^2), of its root far out, and a step of
+    Newton's iteration where the error function has digits for it."""
+    x = _wide(y)
+    w = -((1 - x) * (1 + x)).log()
+    near, far = w - 2.5, w.sqrt() - 3
+    series = _polynomial(near, _INVERSE_NEAR), _polynomial(far, _INVERSE_FAR)
+    made = torch.where(w < 5, *series) * x
+    slope = (2 / math.sqrt(math.pi)) * (-made * made).exp()
+    made = torch.where(x.abs() < 0.9, made - (made.erf() - x) / slope, made)
+    return _result(y, torch.where(x.abs() == 1, x * math.inf, made))
 
 
 def _complement(torch: Any, given: Any) -> Any:

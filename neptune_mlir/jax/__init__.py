@@ -62,7 +62,13 @@ _kept = functools.cache(compile)
 @functools.lru_cache(256)
 def _differentiable(program: Program, target: str) -> Callable[..., tuple[Any, ...]]:
     """A program as a function with a gradient."""
-    kernel = compile(program, target)
+    made: list[Kernel] = []
+
+    def kernel_for(arguments: Sequence[Any]) -> Kernel:
+        if not made:
+            coming = calls.coming_of(program, target, arguments)
+            made.append(compile(program, target, coming=coming))
+        return made[0]
 
     @functools.cache
     def passes() -> tuple[Kernel, Kernel, list[int]]:
@@ -73,7 +79,7 @@ def _differentiable(program: Program, target: str) -> Callable[..., tuple[Any, .
 
     @jax.custom_vjp
     def function(*arguments: Any) -> tuple[Any, ...]:
-        return calls.call(kernel, arguments)
+        return calls.call(kernel_for(arguments), arguments)
 
     def run_forward(*arguments: Any) -> tuple[Any, Any]:
         forward, _, read = passes()
@@ -171,4 +177,4 @@ def _lowered(plain: Callable[..., Any], target: str | None) -> Callable[..., Any
         return jax.vjp(plain, *arrays)[1](cotangents)
 
     differentiable.defvjp(lambda *arrays: (batched(*arrays), arrays), run_backward)
-    return differentiable
+    return jax.jit(differentiable)  # calls in eager code are traced once

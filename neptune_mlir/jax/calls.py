@@ -14,7 +14,9 @@ import jax
 import numpy as np
 
 from neptune_mlir.driver.kernel import Kernel
+from neptune_mlir.driver.on_demand import Coming
 from neptune_mlir.errors import ToolError, UsageError
+from neptune_mlir.frontend.program import Program
 from neptune_mlir.jax.xla_ffi import CallFrame, CallMemory, handler
 from neptune_mlir.runtime.arrays import ArrayView, contiguous, storage_dtype
 from neptune_mlir.runtime.checks import check, check_equal
@@ -94,6 +96,19 @@ def call(kernel: Kernel, arguments: Sequence[Any]) -> tuple[jax.Array, ...]:
     _register(kernel.target)
     run = jax.ffi.ffi_call(CALL, types, vmap_method="sequential")
     return tuple(run(*operands, site=np.int64(_site(kernel, numbers))))
+
+
+def coming_of(program: Program, target: str, arguments: Sequence[Any]) -> Coming | None:
+    """A call with these arguments (traced ones too), where they are arrays of a GPU and fit the
+    program, which says later what is wrong with them."""
+    processors = None if target == "cpu" else getattr(jax.devices()[0], "core_count", None)
+    wanted = list(program.inputs.values())
+    if not processors or len(wanted) != len(arguments):
+        return None
+    pairs = list(zip(wanted, (np.shape(a) for a in arguments), strict=True))
+    if any(isinstance(t, str) or len(t.shape) != len(shape) for t, shape in pairs):
+        return None
+    return Coming([shape for _, shape in pairs], (), int(processors))
 
 
 def result_types(kernel: Kernel, arguments: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.errors import UsageError
-from neptune_mlir.frontend.expr import lift
+from neptune_mlir.frontend.expr import convert, lift
 from neptune_mlir.frontend.notation import (
     Axis,
     Expr,
@@ -170,7 +170,7 @@ def softmax_sum(s: Expr, j: Axis, v: Expr, sink: Expr | None) -> tuple[Expr, Exp
     total = sum(w, j)
     if sink is not None:
         total = total + exp(sink - m)
-    o = sum(cast(w, v.dtype) * v, j)
+    o = sum(convert(w, v.dtype) * v, j)  # to 8 bits before it is divided
     return where(total == 0, 0.0, o / total), m + log(total)
 
 

@@ -37,8 +37,8 @@ def check_signatures(module: Any) -> None:
                 hint = "give the tensor a rank, with ? for unknown extents"
                 raise InputError(f"{name} has no rank", loc=place, hint=hint)
             element = str(getattr(kind, "element_type", kind))
-            given = name.startswith("argument") and isinstance(kind, bindings.ir.ShapedType)
-            known = [e for e in ELEMENT_TYPES if given or e != FLOAT8]
+            known = [e for e in ELEMENT_TYPES
+                     if e != FLOAT8 or isinstance(kind, bindings.ir.ShapedType)]  # fmt: skip
             if element not in known:
                 message = f"{name} has elements of type {element}, which nothing here holds"
                 raise InputError(message, loc=place, hint=f"use one of {', '.join(known)}")

@@ -24,9 +24,10 @@ import torch
 from torch._library.autograd import Info, make_autograd_impl
 
 from neptune_mlir.driver.kernel import Kernel
+from neptune_mlir.driver.on_demand import Coming
 from neptune_mlir.errors import NeptuneError, ToolError, UsageError
 from neptune_mlir.frontend.gradient.saved import vjp
-from neptune_mlir.frontend.notation import Tensor
+from neptune_mlir.frontend.notation import Program, Tensor
 from neptune_mlir.torch import again, op, shortcut
 
 _OUT, _LSE = "out0", "saved0"  # what `vjp` calls what it saves
@@ -74,11 +75,29 @@ def backward_of(
             )
         # else programs may add to a result in any order
         knobs: dict[str, Any] = {"knobs": {"ordered": 1}} if same else {}
-        kernel = op.compile(program, target=op.target_of(q.device), **knobs)
+        coming = _call_of(program, q, k, v)
+        kernel = op.compile(program, target=op.target_of(q.device), coming=coming, **knobs)
         inputs = program.inputs.items()
         takes = {n: _TYPES[x.dtype] for n, x in inputs if isinstance(x, Tensor)}
         _backwards[key] = BackwardKernel(kernel, tuple(of), takes)
     return _backwards[key]
+
+
+def _call_of(
+    program: Program, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> Coming | None:
+    """The call of a backward program that follows one of the forward program with these tensors:
+    what it takes beside them has their axes. None, where others decide how long one is."""
+    sizes: dict[str, Any] = {}
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        tensor = program.inputs.get(name)
+        if isinstance(tensor, Tensor):
+            sizes |= zip((axis.name for axis in tensor.shape), x.shape, strict=True)
+    tensors = [x for x in program.inputs.values() if isinstance(x, Tensor)]
+    shapes = [tuple(a.static or sizes.get(a.name) for a in x.shape) for x in tensors]
+    if len(shapes) < len(program.inputs) or any(type(n) is not int for s in shapes for n in s):
+        return None  # (sizes of traced tensors are symbols)
+    return op.call_of(shapes, q.device)
 
 
 @torch.library.custom_op("neptune::attention_backward", mutates_args=())

@@ -155,11 +155,15 @@ def target_of(device: torch.device) -> str:
 
 def coming_of(arguments: Sequence[torch.Tensor]) -> Coming | None:
     """A call with these arguments, on a GPU."""
-    device = arguments[0].device
+    return call_of([tuple(x.shape) for x in arguments], arguments[0].device)
+
+
+def call_of(shapes: Sequence[tuple[int, ...]], device: torch.device) -> Coming | None:
+    """A call with arguments of these shapes, on a GPU."""
     if device.type != "cuda":
         return None
     processors = torch.cuda.get_device_properties(device).multi_processor_count
-    return Coming([tuple(x.shape) for x in arguments], (), processors)
+    return Coming(shapes, (), processors)
 
 
 @functools.cache

@@ -32,10 +32,10 @@ def test_elements_that_nothing_holds(kind):
         compiler.compile_unfused(result, "p", None)
 
 
-def test_results_in_8_bits():
-    body = "%r = tensor.empty() : tensor<4xf8E4M3FN> return %r : tensor<4xf8E4M3FN>"
-    with pytest.raises(InputError, match="result 0 has elements of type f8E4M3FN"):
-        neptune.compile(f"func.func @main() -> tensor<4xf8E4M3FN> {{ {body} }}")
+def test_results_in_8_bits_that_nothing_holds():
+    body = "%r = tensor.empty() : tensor<4xf8E5M2> return %r : tensor<4xf8E5M2>"
+    with pytest.raises(InputError, match="result 0 has elements of type f8E5M2"):
+        neptune.compile(f"func.func @main() -> tensor<4xf8E5M2> {{ {body} }}")
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_80"])

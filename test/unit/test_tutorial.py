@@ -40,7 +40,7 @@ def run_commands(text, capsys):
     "name",
     ["tutorial", "numerics", "embedding", "operators", "researchers",
      *(pytest.param(name, marks=pytest.mark.nightly)
-       for name in ("pytorch", "serving", "gradients", "jax"))],
+       for name in ("pytorch", "serving", "gradients", "jax", "notation"))],
 )  # fmt: skip
 def test_every_block_runs(name, tmp_path, monkeypatch, capsys):
     if name in ("pytorch", "jax", "serving"):

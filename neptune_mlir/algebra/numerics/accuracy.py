@@ -110,7 +110,8 @@ HEADROOM = 2.0**40
 
 TIMES = 2.0
 # The reference of an f64 program is another order of the same sums: 1e-12 instead of 4 ulp.
-SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"]}
+# Of 8 bits one number may be the other neighbour.
+SLACK = {"f16": 4.0, "bf16": 4.0, "f32": 4.0, "f64": 1e-12 / EPSILON["f64"], "f8E4M3FN": 1.0}
 NO_DIGITS = 0.25
 OVERFLOWN = 0.125  # of the size of a row: an unfused program that is further off defines nothing
 GARBAGE, WORSE = 2.0**13, 8.0  # ulps of an unfused program, and how much worse a fused one may be
@@ -127,7 +128,7 @@ FURTHEST = 2.0**-6  # the part of themselves by which inputs move at most
 COUNTS = 16.0  # whole numbers up to here may be counts, and weights that are 0 or 1
 
 # What two programs that compute the same may differ by, relative, over a whole result (Frobenius).
-TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2, "f8E4M3FN": 6e-2}
 
 
 def bound(unfused: Any, dtype: str = "f32") -> Any:

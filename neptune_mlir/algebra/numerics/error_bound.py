@@ -119,7 +119,7 @@ def _passed(n: Term, v: list[Array], e: list[Array], out: Array) -> Any:
             return _times(v[0], e[1]) + _times(v[1], e[0])
         case "div":
             return (e[0] + _times(out, e[1])) / np.abs(v[1])
-        case "neg" | "abs" | "cast" | "floor" | "ceil" | "roundeven":
+        case "neg" | "abs" | "cast" | "quantize" | "floor" | "ceil" | "roundeven":
             return e[0]
         case "tanh" | "erf" | "sin" | "cos":
             return e[0]

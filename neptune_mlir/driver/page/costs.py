@@ -25,7 +25,7 @@ from neptune_mlir.ir.bindings import ir
 _KINDS = (STREAM, PRIVATE, GLOBAL, *NESTS)
 Share = Callable[[Any], float]
 
-_FREE = ("select", "cast", "not", "and", "or", "floordiv", "rem")
+_FREE = ("select", "cast", "quantize", "not", "and", "or", "floordiv", "rem")
 
 
 @dataclass

@@ -233,6 +233,7 @@ PULLBACKS: dict[str, tuple[Pullback | None, ...]] = {
         lambda d, y, c, a, b: choose(c, zero(d), d),
     ),
     "cast": (lambda d, y, a: d,),
+    "quantize": (lambda d, y, a: d,),
 }  # fmt: skip
 for _step in ("floordiv", "floor", "ceil", "roundeven", "eq", "ne", "lt", "le", "gt", "ge", "and",
               "or", "xor", "not", "shl", "shr"):  # fmt: skip

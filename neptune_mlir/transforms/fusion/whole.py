@@ -36,6 +36,10 @@ LENGTH = 29
 # number: rows are judged one by one. A row of one element is small by luck, and there is no other
 # beside it.
 FEW = (8, 8, 4, 2, 2)
+# Points of a nest with such extents: where there are more (attention of a small head dim that is
+# known, with a mask: both lengths are long), these loops have fewer, two at least. A check took ten
+# times as long there as with a head dim of 64, which is a loop of two.
+POINTS = 1 << 14
 NARROW = 8  # static extents that stay what they are, but along the stream
 # Points of a nest along those of them that nothing reduces; where there are more (windows of images
 # have five such loops), they have two each: everything else is evaluated for each of these points.
@@ -75,9 +79,14 @@ class SmallProgram:
         wide = sum(self.classes.static(c) not in range(1, NARROW + 1) for c in others)
         self._few = FEW[min(wide, len(FEW) - 1)]
         self._crowded = self._crowded_of(others)
+        while self._few > FEW[-1] and self._most_points() > POINTS:
+            self._few //= 2
         self.moved = {key: m for key, m in self.moved.items() if m.body is not None or
                       m.fits(self._shape(key), self._shape(m.source))}  # fmt: skip
         self.steps = [*map(self._nest_step, program.nests), *map(self._moved_step, self.moved)]
+
+    def _most_points(self) -> int:
+        return max((prod(self.extents(key)) for key in self.program.nests), default=0)
 
     def _crowded_of(self, others: set[Any]) -> set[Any]:
         """The classes of narrow loops that nothing reduces, where a nest has many points along

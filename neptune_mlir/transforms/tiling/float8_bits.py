@@ -9,8 +9,8 @@ the one pattern that is no number (all bits but the sign) is chosen apart.
 
 The other way, `arith.truncf` rounds to the nearest, ties to even: by an addition to the bits of an
 f32 number where e4m3 is normal, and by one to the number itself (of 2^14, whose last digit is worth
-what the last one of e4m3 is) where it is not. What is too large, infinities too, becomes the
-largest number, as chips have it.
+what the last one of e4m3 is) where it is not. What is too large, infinities too, becomes NaN, as in
+PyTorch and XLA; where the rounding is `loose`, the largest number, as chips have it.
 
 Where `widen-factors` left products of two factors of e4m3 (`products`), their bodies take the bytes
 as what they are, by `arith.bitcast`: nothing but an instruction that multiplies such is made of
@@ -26,7 +26,7 @@ from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.tiles import element_of, read_contraction, read_generic
-from neptune_mlir.dialects.attributes import STORED
+from neptune_mlir.dialects.attributes import LOOSE, STORED
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, location_text
@@ -71,9 +71,11 @@ def float8_bits(module: Any, *, products: bool = False) -> None:
                 _as_float(op)
             else:
                 make(op)
+        kinds += [_element(kind) for kind in function.type.results]
         if FLOAT8 in kinds:
             STORED.set(function.operation, [k if k == FLOAT8 else "" for k in kinds])
-            inputs, results = [a.type for a in arguments], list(function.type.results)
+            inputs = [a.type for a in arguments]
+            results = [_bytes(k) if _element(k) == FLOAT8 else k for k in function.type.results]
             with function.context:
                 kind = ir.FunctionType.get(inputs, results)
             function.attributes["function_type"] = ir.TypeAttr.get(kind)
@@ -180,12 +182,18 @@ def _round(op: Any) -> None:
         least = arith.BitcastOp(i32, arith.ConstantOp(f32, _NORMAL).result).result
         tiny = arith.CmpIOp(arith.CmpIPredicate.ult, kept, least).result
         byte = arith.SelectOp(tiny, small, normal).result
-        known = arith.CmpIOp(arith.CmpIPredicate.ule, bits, word(0x7F800000)).result
+        known = arith.CmpIOp(arith.CmpIPredicate.ule, bits, word(_known(op))).result
         byte = arith.SelectOp(known, byte, word(_NO_SIGN)).result
         sign = arith.AndIOp(arith.ShRUIOp(whole, word(_DROPPED + 4)).result, word(0x80)).result
         byte = arith.TruncIOp(i8, arith.OrIOp(byte, sign).result).result
     op.results[0].replace_all_uses_with(byte)
     op.erase()
+
+
+def _known(op: Any) -> int:
+    """The largest bits of an f32 that become a number: of a loose rounding those of infinity, else
+    of what rounds to the largest (464 is a tie, and that is even)."""
+    return 0x7F800000 if LOOSE.on(op) else 0x43E80000
 
 
 def _multiplies(op: Any) -> bool:

@@ -145,12 +145,21 @@ class HostReader:
         )  # fmt: skip
 
     def _seen_buffers(self) -> tuple[Buffer, ...]:
-        """The arrays of a call: where all results in one are unsigned, it is for the caller."""
+        """The arrays of a call: where all results in one are unsigned, or bytes that stand for
+        floats, it is for the caller."""
         unsigned = UNSIGNED.find(self.function.operation, ())
-        signed = {tuple(r) for k, r in enumerate(self.results) if k not in unsigned}
-        seen = {tuple(self.results[k]) for k in unsigned} - signed
+        stored = STORED.find(self.function.operation, ())[-len(self.results) :]
+        seen: dict[tuple[Any, ...], set[str]] = {}
+        for k, result in enumerate(self.results):
+            kind = (stored and stored[k]) or ("u" if k in unsigned else "")
+            seen.setdefault(tuple(result), set()).add(kind)
+        kinds = {place: min(found) for place, found in seen.items() if len(found) == 1}
+
+        def typed(buffer: Buffer, kind: str) -> Buffer:
+            return replace(buffer, dtype=f"u{buffer.dtype}" if kind == "u" else kind)
+
         return tuple(
-            replace(buffer, dtype=f"u{buffer.dtype}") if ("buffer", k) in seen else buffer
+            typed(buffer, kind) if (kind := kinds.get(("buffer", k))) else buffer
             for k, buffer in enumerate(self.buffers)
         )
 

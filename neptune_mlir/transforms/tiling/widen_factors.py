@@ -21,7 +21,7 @@ from typing import Any
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.tiles import element_of, reduction_of, rounding_of
 from neptune_mlir.analysis.tiles import read_generic as read
-from neptune_mlir.dialects.attributes import CHIP, NARROWS, WIDENS
+from neptune_mlir.dialects.attributes import CHIP, LOOSE, NARROWS, WIDENS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.ir.values import defining_op
@@ -126,8 +126,10 @@ def _through_f16(casts: list[Any]) -> None:
     casts.insert(0, half.operation)
 
 
-def _rounded(kind: Any, value: Any) -> Any:
-    return arith.TruncFOp(kind, value).result
+def _rounded(like: Any, value: Any) -> Any:
+    copy = like.clone()
+    copy.operands[0] = value
+    return copy.results[0]
 
 
 def _round(op: Any) -> None:
@@ -142,8 +144,9 @@ def _round(op: Any) -> None:
         rounding = use.owner.operation
         kind = rounding.results[0].type
         with ir.InsertionPoint(op), op.location:
-            made = elementwise(op.operands[k], kind, functools.partial(_rounded, kind))
-        NARROWS.set(defining_op(made), FLOAT8)
+            made = elementwise(op.operands[k], kind, functools.partial(_rounded, rounding))
+        if LOOSE.on(rounding):  # as chips' conversions are
+            NARROWS.set(defining_op(made), FLOAT8)
         op.operands[k] = made
         argument.set_type(kind)
         rounding.results[0].replace_all_uses_with(argument)

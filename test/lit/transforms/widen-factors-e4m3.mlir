@@ -7,7 +7,7 @@
 // CHECK-LABEL: func.func @both(
 // CHECK: %[[P:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4x8xf8E4M3FN>) attrs = {neptune.narrows = "f8E4M3FN"}
 // CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %{{.*}}: f8E4M3FN):
-// CHECK-NEXT: %[[Y:.*]] = arith.truncf %[[X]] : f32 to f8E4M3FN
+// CHECK-NEXT: %[[Y:.*]] = arith.truncf %[[X]] {neptune.loose} : f32 to f8E4M3FN
 // CHECK: linalg.generic {{.*}} ins(%[[P]], %{{.*}} : tensor<4x8xf8E4M3FN>, tensor<16x8xf8E4M3FN>)
 // CHECK-NOT: neptune.widens
 
@@ -30,6 +30,26 @@
 #kd = affine_map<(q, k, d) -> (k, d)>
 #qk = affine_map<(q, k, d) -> (q, k)>
 func.func @both(%q: tensor<4x8xf32>, %k: tensor<16x8xf8E4M3FN>, %o: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  %r = linalg.generic {indexing_maps = [#qd, #kd, #qk],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : tensor<4x8xf32>, tensor<16x8xf8E4M3FN>) outs(%o : tensor<4x16xf32>) {
+  ^bb0(%a: f32, %b: f8E4M3FN, %c: f32):
+    %n = arith.truncf %a {neptune.loose} : f32 to f8E4M3FN
+    %x = arith.extf %n : f8E4M3FN to f32
+    %y = arith.extf %b : f8E4M3FN to f32
+    %m = arith.mulf %x, %y : f32
+    %s = arith.addf %c, %m : f32
+    linalg.yield %s : f32
+  } -> tensor<4x16xf32>
+  return %r : tensor<4x16xf32>
+}
+
+// What a program rounds itself makes NaN of what is too large, and chips' conversions do not.
+// CHECK-LABEL: func.func @as_written(
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<4x8xf8E4M3FN>) {
+// CHECK-NEXT: ^bb0(%[[X:.*]]: f32, %{{.*}}: f8E4M3FN):
+// CHECK-NEXT: arith.truncf %[[X]] : f32 to f8E4M3FN
+func.func @as_written(%q: tensor<4x8xf32>, %k: tensor<16x8xf8E4M3FN>, %o: tensor<4x16xf32>) -> tensor<4x16xf32> {
   %r = linalg.generic {indexing_maps = [#qd, #kd, #qk],
       iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%q, %k : tensor<4x8xf32>, tensor<16x8xf8E4M3FN>) outs(%o : tensor<4x16xf32>) {

@@ -36,7 +36,7 @@ func.func @bytes(%q: tensor<4x8xf16>, %k: tensor<16x8xi8>, %o: tensor<4x16xf32>)
 
 // With `float8-bits` behind it, the array is one of bytes, and the function says what it was.
 // BITS-LABEL: func.func @converts(%{{.*}}: tensor<8xi8>) -> tensor<8xf32>
-// BITS-SAME: neptune.stored = ["f8E4M3FN"]
+// BITS-SAME: neptune.stored = ["f8E4M3FN", ""]
 // BITS: ^bb0(%[[B:.*]]: i8, %{{.*}}: f32):
 // BITS: %[[WIDE:.*]] = arith.extsi %[[B]] : i8 to i16
 // BITS: %[[MOVED:.*]] = arith.shli %[[WIDE]], %{{.*}} : i16

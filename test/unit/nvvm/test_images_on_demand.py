@@ -111,7 +111,7 @@ def test_calls_take_the_images_of_the_whole_bundle(name):
         assert len(images.bundle.facts["images"]) < len(whole.facts["images"])
 
 
-@pytest.mark.parametrize("first", [HEADS[0], HEADS[1], HEADS[3]])
+@pytest.mark.parametrize("first", HEADS[:2])
 def test_calls_take_them_whichever_was_told_to_come(first):
     """Its image is made alone, unless it is that for any call, which comes when a call takes it."""
     name = "prefill_causal"
@@ -147,7 +147,8 @@ def test_both_images_for_any_call_are_begun_before_one_is_waited_for(said):
     ("name", "shapes", "begun"),
     [
         ("softmax", [(100, 100)], 3),  # the last of several that serve it
-        ("prefill_causal", HEADS[1], 3),  # one query: one that is for few programs, one in chunks
+        ("prefill_causal", HEADS[1], 1),  # one query: the one in chunks, alone
+        ("prefill_causal", HEADS[0], 1),
     ],
 )
 def test_the_image_of_a_call_that_comes_is_begun_before_one_is_waited_for(
@@ -209,6 +210,17 @@ def test_products_by_the_copy_engine():
     assert len(begun.facts["images"]) == 2
     plain, chunked, *later = begun.facts[LATER]["order"]
     assert plain < chunked and later and all(x["chunks"] for x in later)
+    # a call that comes with such rows waits for no other image, and other rows get theirs
+    shapes, odd = ([(512, n), (n,), (n, m)] for n, m in ((256, 256), (257, 129)))
+    recipe = Recipe(asked(text, "x"))
+    images = OnDemand.begin("chunks", lambda: recipe, Coming(shapes, [], MULTIPROCESSORS))[0]
+    assert "when" in images.bundle.facts["images"][0]
+    wanted = taken(begun, shapes)
+    assert taken(images.bundle, shapes) == wanted
+    images.grow(None, odd, [], MULTIPROCESSORS)
+    assert taken(images.bundle, odd) == taken(begun, odd)
+    assert taken(images.bundle, shapes) == wanted
+    assert "when" not in images.bundle.facts["images"][0]
 
 
 def test_tiles_of_a_product_say_their_calls_before_they_are_made(monkeypatch):

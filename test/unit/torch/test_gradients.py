@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import neptune_mlir.torch as door  # noqa: E402
+from neptune_mlir import ops  # noqa: E402
 from neptune_mlir.errors import InputError, UsageError  # noqa: E402
 from neptune_mlir.torch import attention, gradients  # noqa: E402
 from support.flex_mods import causal, documents, tensors  # noqa: E402
@@ -216,12 +217,26 @@ def test_tensors_that_do_not_run_along_their_last_dimension(interpreted):
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
 
 
+def test_the_call_that_comes_has_the_axes_of_the_forward_one(monkeypatch):
+    """Results and their adjoints, too. An input with another axis says nothing of its length."""
+    _, backward = gradients.vjp(ops.attention(head_dim=64, dtype="f16"), wrt=["q", "k", "v"])
+    monkeypatch.setattr(gradients.op, "call_of", lambda shapes, device: shapes)
+    q, k = (torch.empty(2, 3, n, 64, device="meta") for n in (5, 7))
+    found = gradients._call_of(backward, q, k, k)
+    rows, keys = (2, 3, 5, 64), (2, 3, 7, 64)
+    wanted = {"q": rows, "k": keys, "v": keys, "out0": rows, "saved0": rows[:3], "d_out0": rows}
+    assert found == [wanted[name] for name in backward.inputs]
+    backward.input("table", backward.axis("t"))
+    assert gradients._call_of(backward, q, k, k) is None
+
+
 @pytest.mark.parametrize("asked", [False, True])
 def test_bits_that_are_the_same_in_every_run(asked, monkeypatch):
     """Where torch asks for them, no kernel for Hopper adds to a result in any order."""
     seen = []
 
-    def watched(program, target, knobs=None):
+    def watched(program, target, coming, knobs=None):
+        assert coming is None  # no GPU has these tensors
         seen.append(knobs)
         return None
 

@@ -2,9 +2,9 @@
 """Control flow over whole tensors as straight code: no kernel holds it, and StableHLO's has no
 conversion to linalg.
 
-A loop with a constant number of steps is written out (scans, recurrent layers). Of branches each is
-computed, and the results are selected. Loops whose number of steps depends on data stay. Slices of
-no element, which recursions end with, start at 0.
+A loop with a few small steps is written out. Other loops are calls of functions without a body, and
+become loops over tensors behind the conversion (`driver/loops.py`). Of branches each is computed,
+and the results are selected. Slices of no element, which recursions end with, start at 0.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any
 
 from neptune_mlir.dialects.context import load_dialects_of, make_context
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.driver.stablehlo import forms, lengths
+from neptune_mlir.driver.stablehlo import forms, lengths, loops
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock, passmanager
 
-MOST = 20_000  # ops that a loop may become
+SMALL = 400  # ops that a loop may become: each step of more is a kernel's compilation, or several
+MOST = 20_000  # those of a loop that is no call
+MOST_STEPS = 10**12  # of a loop that is counted
 # first, for ops of torch-mlir's dialects cannot be inlined
 _INLINE = "builtin.module(inline,symbol-dce)"
 _GOES_ON: dict[str, Callable[[int, int], bool]] = {
@@ -101,12 +103,18 @@ def _from_start(op: Any) -> bool:
 
 
 def _write_out(loop: Any) -> bool:
-    counted = _counted(loop)
-    if counted is None:
-        return False
-    counter, values = counted
     body = loop.regions[1].blocks[0]
-    if len(values) * _size(body) > MOST:
+    counter, values = _counted(loop) or (None, range(0))
+    size = len(values) * _size(body)
+    if (counter is None or size > SMALL) and loops.outline(loop, counter, values):
+        if counter is not None:
+            last = values[-1] + values.step
+            with ir.InsertionPoint(loop), loop.location:
+                ended = _constant(loop.results[counter].type, last)
+            loop.results[counter].replace_all_uses_with(ended)
+        loop.erase()
+        return True
+    if counter is None or size > MOST:
         return False
     carried = list(loop.operands)
     with ir.InsertionPoint(loop), loop.location:
@@ -117,7 +125,7 @@ def _write_out(loop: Any) -> bool:
     return True
 
 
-def _counted(loop: Any) -> tuple[int, list[int]] | None:
+def _counted(loop: Any) -> tuple[int, range] | None:
     """Which of the values that a loop carries counts its steps, and what it is in each."""
     condition, body = (region.blocks[0] for region in loop.regions)
     last = list(condition.operations)[-1].operation
@@ -138,13 +146,20 @@ def _counted(loop: Any) -> tuple[int, list[int]] | None:
     by = _known(step.operands[1], loop, given)
     if not by:
         return None
-    values = []
-    while goes_on(first, end):
-        values.append(first)
-        first += by
-        if len(values) > MOST:
-            return None
-    return counter, values
+    values = _steps(goes_on, first, end, by)
+    return None if values is None else (counter, values)
+
+
+def _steps(goes_on: Callable[[int, int], bool], first: int, end: int, by: int) -> range | None:
+    """What a counter is in each step; None where it does not come to an end that is near."""
+    if not goes_on(first, end):
+        return range(first, first, by)
+    near = (end - first) // by  # steps to the end, or to before it
+    count = next((n for n in range(max(near - 1, 1), near + 3)
+                  if not goes_on(first + n * by, end)), None)  # fmt: skip
+    if count is None or count > MOST_STEPS or not goes_on(first + (count - 1) * by, end):
+        return None
+    return range(first, first + count * by, by)
 
 
 def _known(value: Any, loop: Any, given: Sequence[Any]) -> int | None:

@@ -27,7 +27,8 @@ def name_of(spec: dict[str, Any]) -> str:
         spec: of a loop along the elements of tensors: its `body`, the name of a function of what it
             carries, elements and other values; how many are `carried`, and `scanned`; and `sizes`,
             the operands and dimensions that have the unknown extents of what it collects. Of one
-            that goes on while its `test` holds: `body` and `carried`.
+            that goes on while its `test` holds: `body` and `carried`. Of one of so many `steps`,
+            whose body takes a counter first: its `first` value, and what it grows `by`.
     """
     return _PREFIX + json.dumps(spec)
 
@@ -44,6 +45,8 @@ def write_loops(module: Any) -> None:
                 if "test" in spec:
                     test = named[spec["test"]].regions[0].blocks[0]
                     results = _while(list(call.operands), spec["carried"], test, body)
+                elif "steps" in spec:
+                    results = _count(list(call.operands), spec, body)
                 else:
                     results = _scan(call, spec, body)
                 _replace(call, results)
@@ -89,6 +92,54 @@ def _scan(call: Any, spec: dict[str, Any], body: Any) -> list[Any]:
         return [*made[:carried], *put]
 
     return for_each(_dim(given[0], 0), [*first, *collected], step)
+
+
+def _count(operands: list[Any], spec: dict[str, Any], body: Any) -> list[Any]:
+    first, held = operands[: spec["carried"]], operands[spec["carried"] :]
+    element = ir.RankedTensorType(body.arguments[0].type).element_type
+
+    def step(at: Any, values: Sequence[Any]) -> list[Any]:
+        number = arith.index_cast(element, at)
+        if spec["by"] != 1:
+            number = arith.muli(number, arith.constant(element, spec["by"]))
+        if spec["first"]:
+            number = arith.addi(number, arith.constant(element, spec["first"]))
+        counter = tensor_dialect.from_elements(body.arguments[0].type, [number])
+        made = _inlined(body, [counter, *values, *held])
+        _as_numbers(counter, number)
+        return made
+
+    return for_each(arith.constant(ir.IndexType.get(), spec["steps"]), first, step)
+
+
+def _as_numbers(counter: Any, number: Any) -> None:
+    """What is computed of a counter alone, tensors without dimensions, as numbers: positions that
+    slices begin at are known then where a step is written out."""
+    known = {counter: number}
+    block = ir.InsertionPoint.current.block
+    for op in [op.operation for op in block.operations]:
+        kinds = [r.type for r in op.results]
+        if op.name == "arith.constant" and _is_number(kinds[0]):
+            held = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+            with ir.InsertionPoint(op), op.location:
+                known[op.results[0]] = arith.ConstantOp(held.type, held).result
+        elif op.name == "tensor.extract" and op.operands[0] in known:
+            op.results[0].replace_all_uses_with(known[op.operands[0]])
+        elif op.name == "linalg.generic" and len(kinds) == 1 and _is_number(kinds[0]):
+            inner = op.regions[0].blocks[0]
+            given = [known.get(v) for v in list(op.operands)[:-1]]
+            if None in given or list(inner.arguments[len(given)].uses):
+                continue
+            with ir.InsertionPoint(op), op.location:
+                table = dict(zip(inner.arguments, [*given, None], strict=True))
+                (made,) = clone_scalar_code(inner, {k: v for k, v in table.items() if v})
+                whole = tensor_dialect.from_elements(kinds[0], [made])
+            known[whole] = made
+            op.results[0].replace_all_uses_with(whole)
+
+
+def _is_number(kind: Any) -> bool:
+    return isinstance(kind, ir.RankedTensorType) and not kind.shape
 
 
 def for_each(
