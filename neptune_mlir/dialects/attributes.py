@@ -516,8 +516,7 @@ CONSUMERS = Attribute(
         "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
         "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
         "transforms.hopper.split_matmuls", "transforms.hopper.sums_in_fragments", "tune.builder",
-        "driver.recipe",
-    ),
+        "driver.recipe"),
 )  # fmt: skip
 UNSPECIALIZED = Mark(
     "unspecialized", MARK, "scf.forall", "it streams tiles for matmuls and got no consumers",
