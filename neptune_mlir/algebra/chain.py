@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neptune_mlir.algebra import rules
+from neptune_mlir.algebra.contractions import rounds_in_range
 from neptune_mlir.algebra.facts import Facts, evaluate_scalar, has_ref, varies
 from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.normal import Normaliser
@@ -236,6 +237,12 @@ class Chain:
     def in_range(self, *terms: Term) -> bool:
         """Whether none of them can overflow or vanish where the program as written does not."""
         return self.ranges is None or self.ranges.all_inside(terms)
+
+    def rounds_in_range(self, rest: Term) -> bool:
+        """Whether what is rounded of the rest of the current body stays in the range of f16."""
+        assert self.current is not None
+        written = self.current.body
+        return self.ranges is None or rounds_in_range(written, rest, self.ranges)
 
     def require_range(self, t: Term, powers: bool = False) -> None:
         """Raises Unsolvable where a value may leave the range of the program as written; `powers`:

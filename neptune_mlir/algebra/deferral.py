@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra.chain import Reduction
+from neptune_mlir.algebra.contractions import rounds_in_range
 from neptune_mlir.algebra.growth import LITERALS, Growth, Ranges, growths
 from neptune_mlir.algebra.terms import (
     Term,
@@ -261,6 +262,8 @@ def defer(
         ranges.allow(reduction.body)
         ranges.refs.pop(reduction.name, None)  # `value` is what is left of it
         rest = substitute(found.rest, opened)
+        if not rounds_in_range(reduction.body, rest, ranges):
+            return False
         ranges.learn(reduction.name, rest)
         return ranges.all_inside((rest, found.finish(value, exact=True)))
 

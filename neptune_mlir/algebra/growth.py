@@ -180,13 +180,13 @@ class Ranges:
         literal = growth.large.get(LITERALS, 0.0)
         if abs(literal) > FREE and not self._scaled_so(growth, literal):
             return False
-        return not self.joint or any(_within(growth, other) for other in self.known)
+        return not self.joint or any(within(growth, other) for other in self.known)
 
     def _scaled_so(self, growth: Growth, literal: float) -> bool:
         """Whether the program as written scales a value of such degrees that far."""
         return any(
             other.large.get(LITERALS, 0.0) * math.copysign(1, literal) >= abs(literal) - FREE
-            and _within(growth, other)
+            and within(growth, other)
             for other in self.known
         )
 
@@ -195,7 +195,7 @@ def _powers(growth: Growth) -> frozenset[tuple[Any, float]]:
     return frozenset((k, d) for k, d in growth.large.items() if d and k != LITERALS)
 
 
-def _within(a: Growth, b: Growth) -> bool:
+def within(a: Growth, b: Growth) -> bool:
     """Whether b grows and shrinks at least as fast as a, whatever is scaled."""
     keys = {*a.large, *a.small} - {LITERALS}
     return all(

@@ -81,7 +81,11 @@ def solve_sum(chain: Chain, name: str, body: Term) -> Term:
 
 def _deferred(chain: Chain, body: Term) -> Split:
     """The factors that move behind, but for those that keep what remains in range."""
-    return split_in_range(body, chain.invariant, lambda found: chain.in_range(found.rest))
+
+    def fits(found: Split) -> bool:
+        return chain.in_range(found.rest) and chain.rounds_in_range(found.rest)
+
+    return split_in_range(body, chain.invariant, fits)
 
 
 def solve_product(chain: Chain, name: str, body: Term) -> Term:
@@ -239,10 +243,20 @@ def _keep_in_range(chain: Chain, part: Part, dtype: str) -> Part:
     # as `deferral.has_powers` and `weighs_squares`
     if divided and weights and (max(weights) > 1 or squares):
         chain.require_range(mono_term(part.data, part.coefficient, dtype), powers=True)
-    if not shrinks or chain.in_range(mono_term(part.data, part.coefficient, dtype)):
+    data = mono_term(part.data, part.coefficient, dtype)
+    rounds = chain.rounds_in_range(data)
+    if chain.in_range(data) and rounds:
+        return part
+    keep = mono_mul(part.keep, make_mono(shrinks))
+    kept = mono_term(mono_mul(part.data, keep), part.coefficient, dtype)
+    if not rounds and not chain.rounds_in_range(kept):
+        raise chain.fail(
+            "range", data, "it is rounded to f16, and may overflow or vanish in it",
+            "keep what scales it ahead of it, or allow it: numerics=fast",
+        )  # fmt: skip
+    if not shrinks:
         return part
     behind = make_mono(f for f in part.behind if f not in shrinks)
-    keep = mono_mul(part.keep, make_mono(shrinks))
     return Part(part.coefficient, part.data, keep, behind, part.differences)
 
 

@@ -36,10 +36,13 @@ class Choices:
 
 
 class Grammar:
-    """Builds one program. The first of a list of options is the simplest one."""
+    """Builds one program. The first of a list of options is the simplest one. `rounds`: factors of
+    products have the 16 bits of their partners, as matrix instructions take them."""
 
-    def __init__(self, pick: Choices, length: int = LENGTH, rows: int = ROWS):
-        self.pick = pick
+    def __init__(
+        self, pick: Choices, length: int = LENGTH, rows: int = ROWS, rounds: bool = False
+    ):  # fmt: skip
+        self.pick, self.rounds = pick, rounds
         self.program = N.Program("hostile")
         # Rows and columns of run-time extents come from the first input that has them.
         known = pick([True, True, False])
@@ -249,6 +252,8 @@ class Grammar:
         ])()  # fmt: skip
 
     def product(self, a: N.Expr) -> N.Expr:
+        if self.rounds and self.dtype in ("f16", "bf16"):
+            a = N.cast(N.cast(a, self.dtype), "f32")
         return N.sum(a * self.input("v"), self.j)
 
     def build(self) -> N.Program:

@@ -59,20 +59,24 @@ def compiled(text: str) -> Bundle:
     return compile_text(text, "program", CPU, None, None)
 
 
-def programs_of(text: str, target: str = CPU, bundle: Bundle | None = None) -> Programs:
+def programs_of(
+    text: str, target: str = CPU, bundle: Bundle | None = None, rounded: str | None = None
+) -> Programs:
     """A program three ways; on a simulator where the target is a GPU.
 
-    There factors of products stay f32 (`narrow`): rounding them to the 16 bits of their partners is
-    what numerics.md says of matrix instructions, and no matter of which form was chosen.
+    There factors of products are rounded to the 16 bits of their partners, as numerics.md says of
+    matrix instructions: `rounded` is the program that does so itself, and nobody fused. (Where
+    there is none, factors stay f32.)
     """
     bundle = bundle or compiled(text)
     unfused = compile_unfused(text, "program", None, vectorize=False)
-    run = Kernel.of_bundle(bundle, "program") if target == CPU else simulated(text, target)
+    wide = rounded is None
+    run = Kernel.of_bundle(bundle, "program") if target == CPU else simulated(text, target, wide)
     found, missing = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
     assert not missing, missing
     if target == CPU:
         return found
-    text = as_gpus_have(text)
+    text = as_gpus_have(rounded or text)
     unfused = compile_unfused(text, "program", None, vectorize=False)
     there, _ = three_ways(Source(text, "program"), None, run, unfused, bundle.plan)
     found = replace(found, fused=once(found.fused))
@@ -123,10 +127,12 @@ def flushed(result: str, op: str, operand: str, name: str) -> str:
     {result} = arith.select {name}_less, {name}_zero, {name} : f32"""
 
 
-def simulated(text: str, target: str) -> Callable[..., Any]:
+def simulated(text: str, target: str, wide: bool) -> Callable[..., Any]:
+    """`wide`: factors of products stay f32."""
     from support.chips.run_kernels import Simulated
 
-    module, _ = lower_text(text, "program", target, None, "tile", "narrow:0")
+    knobs = "narrow:0" if wide else ""
+    module, _ = lower_text(text, "program", target, None, "tile", knobs)
     run = Simulated(module, target=target)
 
     def call(*arguments: Any) -> Any:
@@ -175,7 +181,10 @@ def attempt(choices: Choices, target: str = CPU, most: int | None = None) -> Att
     program = Grammar(choices).build()
     text = Source.of(program).text
     bundle = compiled(text)
-    programs = programs_of(text, target, bundle)
+    rounded = None
+    if target != CPU:
+        rounded = Source.of(Grammar(Choices(given=choices.taken), rounds=True).build()).text
+    programs = programs_of(text, target, bundle, rounded)
     cases = cases_of(programs, shapes(program), list(program.inputs))
     if most is not None and len(cases) > most:
         cases = [cases[k * len(cases) // most] for k in range(most)]

@@ -36,17 +36,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.access import lookups
+from neptune_mlir.algebra.contractions import (
+    contraction_operands,
+    inside_casts,
+    rounded_factors,
+    rounds_in_range,
+)
+from neptune_mlir.algebra.deferral import split
+from neptune_mlir.algebra.growth import Ranges
 from neptune_mlir.algebra.terms import FLOAT8, Term
 from neptune_mlir.dialects.attributes import SCALED
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_map
 from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_op
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.runtime.arrays import storage_dtype
-from neptune_mlir.transforms.fusion.region import contraction_operands, inside_casts
 from neptune_mlir.transforms.registry import remark
 
 NARROW = ("f16", "bf16")
@@ -58,9 +66,10 @@ def found_in(program: NestProgram, scaled: bool = False) -> dict[str, tuple[Term
     """The products of a program, whose maps are inlined, that have such a factor, and a partner of
     16 bits for it; both. `scaled`: any that sums of their rows scale; else where it is marked."""
     found = {}
+    kept = _kept_in_range(program)
     for key, nest in program.nests.items():
         both = contraction_operands(nest.body) if nest.combiner == "add" else None
-        every = scaled or SCALED.on(nest.op.operation)
+        every = scaled or SCALED.on(nest.op.operation) or key in kept
         for factor, partner in [both, both[::-1]] if both else []:
             some = (_takes_statistics(program, nest, f, every) for f in T.factors(factor))
             if inside_casts(partner).dtype in NARROW and any(some):
@@ -68,6 +77,22 @@ def found_in(program: NestProgram, scaled: bool = False) -> dict[str, tuple[Term
         if both and not scaled and (turned := _turned(program, nest, both)):
             found[key] = turned
     return found
+
+
+def _kept_in_range(program: NestProgram) -> set[str]:
+    """The products whose factor may leave the range of f16 without what scales its rows."""
+    ranges, found = Ranges(), set()
+    for key, nest in program.nests.items():
+        ranges.learn(key, nest.body)
+        if nest.combiner == "add" and any(rounded_factors(nest.body)):
+            rest = split(nest.body, partial(_is_fixed, set(nest.reduced_axes))).rest
+            if not rounds_in_range(nest.body, rest, ranges):
+                found.add(key)
+    return found
+
+
+def _is_fixed(along: set[int], term: Term) -> bool:
+    return not T.axes_of(term) & along
 
 
 def _turned(program: NestProgram, nest: Nest, both: tuple[Term, Term]) -> tuple[Term, Term] | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.contractions import contraction_operands
 from neptune_mlir.algebra.facts import Facts
 from neptune_mlir.algebra.numerics.accept import (
     Definition,
@@ -34,7 +35,6 @@ from neptune_mlir.dialects.program import NestProgram, precision_of, top_level_o
 from neptune_mlir.transforms.fast_paths import FUSED, missed
 from neptune_mlir.transforms.fusion.common_roundings import refuse_seen_rounded
 from neptune_mlir.transforms.fusion.groups import Group, Grouping
-from neptune_mlir.transforms.fusion.region import contraction_operands
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import remark
 

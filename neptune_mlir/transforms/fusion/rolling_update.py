@@ -20,6 +20,7 @@ import re
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.contractions import contraction_operands, inside_casts
 from neptune_mlir.algebra.lazy import lazily
 from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.operators import COSTLY
@@ -52,8 +53,6 @@ from neptune_mlir.transforms.fusion.groups import Group
 from neptune_mlir.transforms.fusion.plan import outputs_of, plan_fusions
 from neptune_mlir.transforms.fusion.region import (
     FusedRegion,
-    contraction_operands,
-    inside_casts,
     produce,
 )
 from neptune_mlir.transforms.fusion.sums_in_parts import sum_in_parts

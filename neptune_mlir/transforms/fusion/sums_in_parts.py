@@ -19,12 +19,12 @@ Part of `rolling-update`.
 from __future__ import annotations
 
 from neptune_mlir.algebra import terms as T
+from neptune_mlir.algebra.contractions import contraction_operands
 from neptune_mlir.algebra.terms import Term
 from neptune_mlir.dialects.nests import DYNAMIC, Nest, build_reduce
 from neptune_mlir.dialects.program import NestProgram
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.groups import Grouping
-from neptune_mlir.transforms.fusion.region import contraction_operands
 from neptune_mlir.transforms.registry import remark
 
 INTO = ("add", "max", "min")  # reductions of reductions

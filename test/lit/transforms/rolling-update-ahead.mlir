@@ -29,10 +29,26 @@
 // CHECK: -> tensor<256x4096xf32>
 // CHECK: "neptune.read"(%[[COPY]])
 
+// What divides a row by its size keeps a factor that is rounded to f16 in range: it is computed
+// ahead, or sums are corrected as they run. bf16 has the range of f32: it waits behind the product.
+// CHECK-LABEL: func.func @in_range
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+// CHECK: -> tensor<?x4096xf16>
+// CHECK: "neptune.reduce"
+// CHECK-LABEL: func.func @has_range
+// CHECK-NOT: arith.truncf
+// CHECK: return
+
 // FUSED-NOT: computed ahead
 // FUSED-LABEL: func.func @centred
 // FUSED: "neptune.correct"
 // FUSED-NOT: arith.truncf
+// FUSED: return
+// FUSED-LABEL: func.func @in_range
+// FUSED: "neptune.correct"
+// FUSED: return
+// FUSED-LABEL: func.func @has_range
+// FUSED-NOT: "neptune.correct"
 // FUSED: return
 #x = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
@@ -87,4 +103,44 @@ func.func @turned(%x: tensor<4096x512xf32>, %w: tensor<4096x256xf32>) -> tensor<
   }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0, 1>,
           domain = array<i64: 512, 256, 4096>} : () -> tensor<512x256xf32>
   return %o : tensor<512x256xf32>
+}
+func.func @in_range(%x: tensor<?x4096xf32>, %w: tensor<4096x64xf16>, %n: index) -> tensor<?x64xf32> {
+  %s = "neptune.reduce"(%n) ({
+    %a = "neptune.read"(%x) {map = #x} : (tensor<?x4096xf32>) -> f32
+    %b = arith.mulf %a, %a : f32
+    "neptune.yield"(%b) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0>,
+          domain = array<i64: -9223372036854775808, 4096>} : (index) -> tensor<?xf32>
+  %o = "neptune.reduce"(%n) ({
+    %a = "neptune.read"(%x) {map = #xn} : (tensor<?x4096xf32>) -> f32
+    %m = "neptune.read"(%s) {map = #rown} : (tensor<?xf32>) -> f32
+    %r = math.rsqrt %m : f32
+    %d = arith.mulf %a, %r : f32
+    %b = "neptune.read"(%w) {map = #wn} : (tensor<4096x64xf16>) -> f16
+    %e = arith.extf %b : f16 to f32
+    %p = arith.mulf %d, %e : f32
+    "neptune.yield"(%p) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0, 2>,
+          domain = array<i64: -9223372036854775808, 4096, 64>} : (index) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+func.func @has_range(%x: tensor<?x4096xf32>, %w: tensor<4096x64xbf16>, %n: index) -> tensor<?x64xf32> {
+  %s = "neptune.reduce"(%n) ({
+    %a = "neptune.read"(%x) {map = #x} : (tensor<?x4096xf32>) -> f32
+    %b = arith.mulf %a, %a : f32
+    "neptune.yield"(%b) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0>,
+          domain = array<i64: -9223372036854775808, 4096>} : (index) -> tensor<?xf32>
+  %o = "neptune.reduce"(%n) ({
+    %a = "neptune.read"(%x) {map = #xn} : (tensor<?x4096xf32>) -> f32
+    %m = "neptune.read"(%s) {map = #rown} : (tensor<?xf32>) -> f32
+    %r = math.rsqrt %m : f32
+    %d = arith.mulf %a, %r : f32
+    %b = "neptune.read"(%w) {map = #wn} : (tensor<4096x64xbf16>) -> bf16
+    %e = arith.extf %b : bf16 to f32
+    %p = arith.mulf %d, %e : f32
+    "neptune.yield"(%p) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0, 2>,
+          domain = array<i64: -9223372036854775808, 4096, 64>} : (index) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
 }

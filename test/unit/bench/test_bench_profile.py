@@ -141,7 +141,7 @@ def two_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle whose norm before a product has an image for few programs, of the same kernel; what
     the assembler would run one by one with samples in the wrong places fails here."""
     folder = tmp_path_factory.mktemp("profile")
-    assert not build(folder, ["fused"], "sm_90a", ["f16"], only="rms_norm_matmul_4096x1024",
+    assert not build(folder, ["fused"], "sm_90a", ["bf16"], only="rms_norm_matmul_4096x1024",
                      say=lambda _: None, profile=True)  # fmt: skip
     [path] = run.bundles_of(folder, profile=True)
     return path
@@ -160,7 +160,7 @@ def test_samples_are_those_of_the_image_that_a_call_launches(two_images: Path) -
     found = {}
     for rows in (2048, 4096):
         shapes = [(rows, 4096), (4096,), (4096, 1024), (rows, 1024)]
-        *arrays, out = (FakeArray(aligned(shape, "f2")) for shape in shapes)
+        *arrays, out = (FakeArray(aligned(shape, "u2")) for shape in shapes)
         space = FakeArray(aligned((1024,), "u1"))
         call = execute.prepare(*arrays, out=out, workspace=space, stream=7)
         assert len(call.launches) == 1

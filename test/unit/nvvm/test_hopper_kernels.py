@@ -171,8 +171,8 @@ PROGRAMS = {
         [f16(1, 1, 70, 72), f16(1, 1, 140, 72), f16(1, 1, 140, 160)],
     ),
     "rows of 200 in tiles of 64": (
-        lambda: ops.rms_norm_matmul(cols=200, out=328, dtype="f16"),
-        [f16(70, 200), f16(200), f16(200, 328)],
+        lambda: ops.rms_norm_matmul(cols=200, out=328, dtype="bf16"),
+        [f16(70, 200), f16(200), f16(200, 328)], 8e-3,
     ),
     "a product whose sum ends inside a panel": (
         lambda: ragged_product(328), [f16(130, 328), f16(328, 264)],
@@ -191,8 +191,8 @@ PROGRAMS = {
         [*f16(3, 1, 2, 200, 64), np.array([0.5, 0.1], np.float32)],
     ),
     "a product of scaled rows": (
-        lambda: ops.rms_norm_matmul(cols=256, out=320, dtype="f16"),
-        [f16(200, 256), f16(256), f16(256, 320)],
+        lambda: ops.rms_norm_matmul(cols=256, out=320, dtype="bf16"),
+        [f16(200, 256), f16(256), f16(256, 320)], 8e-3,
     ),
     "a product of standardized rows": (
         lambda: ops.layer_norm_matmul(cols=512, out=320, dtype="f16"),
@@ -290,14 +290,14 @@ def test_matmuls_in_both_loops():
 
 def test_turns_of_one_product():
     kernel = Specialised(
-        ops.rms_norm_matmul(cols=256, out=64, dtype="f16"), replace(CHOICE, turns=True)
+        ops.rms_norm_matmul(cols=256, out=64, dtype="bf16"), replace(CHOICE, turns=True)
     )
     text = str(kernel.module)  # who gives a turn has taken one, but at the start
     assert text.count("bar.sync $0, 256") == text.count("bar.arrive $0, 256") - 1 == 1
     x, scale, w = f16(200, 256), f16(256), f16(256, 64)
     found = kernel(x, scale, w)
     want = ops.rms_norm_matmul().reference(*(a.astype(float) for a in (x, scale, w)))
-    assert np.linalg.norm(found - want) / np.linalg.norm(want) < 1e-3
+    assert np.linalg.norm(found - want) / np.linalg.norm(want) < 8e-3
 
 
 @pytest.mark.parametrize("cols", [320, 512])  # corrected from tile to tile; a row at once

@@ -23,7 +23,7 @@ def compiled(program):
 
 def test_a_norm_before_a_product(tmp_path):
     """The rows' squares are summed and their elements scaled beside the product before."""
-    bundle = compiled(ops.rms_norm_matmul(rows=4096, cols=1024, out=1024, dtype="f16"))
+    bundle = compiled(ops.rms_norm_matmul(rows=4096, cols=1024, out=1024, dtype="bf16"))
     assert not any("specialised" in r or "pipelined" in r for r in bundle.facts["remarks"])
     image = bundle.facts["images"][0]
     (figures,) = image["kernels"].values()
@@ -36,7 +36,7 @@ def test_a_norm_before_a_product(tmp_path):
     ]  # fmt: skip
     sass = disassembly(bundle, tmp_path)
     # in the loop: 64 elements of a row in 4 steps, the left factor in registers
-    events = re.findall(r"HGMMA\.64x256x16\.F32 R\d+, R\d+|DEPBAR|FFMA|HMUL2", sass)
+    events = re.findall(r"HGMMA\.64x256x16\.F32\.BF16 R\d+, R\d+|DEPBAR|FFMA|HMUL2", sass)
     first = next(k for k, name in enumerate(events) if name.startswith("HGMMA"))
     wait = events.index("DEPBAR", first)
     assert sum(name.startswith("HGMMA") for name in events[first:wait]) == 4
@@ -102,7 +102,7 @@ def test_classes_that_do_not_fill_the_last_tile():
     [
         ops.absmax_matmul(cols=1024, out=1024, dtype="f16"),  # rows that a product reads too
         ops.rms_norm_matmul(cols=1152, out=1088, dtype="bf16"),  # the last columns fill no tile
-        ops.rms_norm_matmul(cols=1024, out=512, dtype="f16"),  # all columns would be too many
+        ops.rms_norm_matmul(cols=1024, out=512, dtype="bf16"),  # all columns would be too many
     ],
     ids=["absmax", "ragged", "few columns"],
 )

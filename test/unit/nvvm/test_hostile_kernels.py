@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from neptune_mlir.algebra import contractions
+from neptune_mlir.transforms.fusion import defer
 from support.hostile_programs import Choices
 from support.hostile_runs import attempt, cases_of, described, failures, programs_of
 
@@ -52,6 +54,26 @@ def wrong_with(seed, chip):
 @pytest.mark.parametrize("chip", CHIPS)
 def test_hostile_program(chip, seed):
     wrong = wrong_with(seed, chip)
+    assert not wrong, wrong
+
+
+SCALED = 127, 160, 421, 482  # what divides rows keeps a factor in the range of f16
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("small_tiles")
+def test_a_factor_out_of_the_range_of_f16_is_seen(monkeypatch):
+    monkeypatch.setattr(contractions, "SMALL_RANGE", "none")
+    defer.forget()
+    wrong = wrong_with(SCALED[0], "sm_80")
+    defer.forget()
+    assert "element [0, 0] is" in wrong  # not a number
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", SCALED)
+def test_factors_stay_in_the_range_of_f16(seed):
+    wrong = wrong_with(seed, "sm_80")
     assert not wrong, wrong
 
 

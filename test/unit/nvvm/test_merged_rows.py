@@ -25,11 +25,15 @@ LAST = {}  # case of a program and a target
 
 
 @cache
+def program_of(name, target):
+    raised = RaisedProgram(PROGRAMS[name]().to_mlir(), name)
+    return raised, next(raised.lowerings(target, nvvm.ways(target)))
+
+
+@cache
 def variants(name, target="sm_90a"):
     """The tile programs for calls with few rows, by rows of a tile and schedule."""
-    program = PROGRAMS[name]()
-    raised = RaisedProgram(program.to_mlir(), name)
-    base = next(raised.lowerings(target, nvvm.ways(target)))
+    raised, base = program_of(name, target)
     found = {}
     for case, variant in raised.variants(base, "", target):
         LAST[name, target] = case
@@ -44,8 +48,20 @@ def is_special(variant):
 
 
 @cache
+def variant_of(name, kind, target="sm_90a"):
+    """One of them: many programs have a test of one."""
+    if (name, target) in LAST:  # which are there was asked before
+        return variants(name, target)[kind]
+    (raised, base), found = program_of(name, target), None
+    for case in raised.cases(base):
+        if case.merged and (case.rows, case.schedule) == kind:
+            found = next(raised.variant(base, target, case), found)
+    return found
+
+
+@cache
 def kernel_of(name, kind, target="sm_90a"):
-    lowering = variants(name, target)[kind]
+    lowering = variant_of(name, kind, target)
     module = lowering.copy().module
     return Variant(module) if is_special(lowering) else Simulated(module, target=target)
 
@@ -216,7 +232,7 @@ def test_latents(kind):
 
 def test_what_is_streamed_has_the_room_of_a_second_tile_of_queries():
     """Few rows wait for memory: three slots of keys and of values, with heads of 128."""
-    found = variants("heads of 128")[128, "streamed"].copy().module
+    found = variant_of("heads of 128", (128, "streamed")).copy().module
     with found.context, registry.collect_remarks():
         steps = nvvm.to_kernels(nvidia("sm_90a"), "")
         common.run(found, runner.until(steps, "partition-warps"))

@@ -21,6 +21,7 @@ from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
 from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
+from support.variants import Variants
 
 CUT = "columns:64"
 LONG, MORE = "length:8192;few:1", "length:8192;few:2"
@@ -33,8 +34,7 @@ def lowered(name, cols=None, dtype="f32"):
     program = getattr(ops, name)(dtype=dtype, **size)
     raised = RaisedProgram(program.to_mlir(), name)
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
-    found = {case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")}
-    return program, {"": base, **found}
+    return program, Variants(raised, base, "sm_90a")
 
 
 def close(name, knob, rows, cols, *, known=False, dtype="f32", **choices):
@@ -142,7 +142,8 @@ def test_long_rows_in_parts_of_many_warps(name, cols, tile):
 
 def test_which_calls_take_them():
     _, found = lowered("softmax")
-    assert {f"most:{n}" for n, short in SHORT_ROWS.items() if short.single} <= set(found)
+    assert {f"most:{n}" for n, s in SHORT_ROWS.items() if s.single and n < 4096} <= set(found)
+    assert "most:4096" in lowered("rms_norm", None, "bf16")[1] and "most:4096" not in found
     assert not any("most" in knob for knob in lowered("layer_norm", 520)[1])
     assert max(n for n in SHORT_ROWS if f"most:{n}" in lowered("cross_entropy")[1]) == 1024
 
@@ -240,6 +241,7 @@ def test_a_long_row_that_is_compiled_in():
         ("layer_norm", "most:3072", 2049),
         ("softmax", "most:2048", 1025),
         ("rms_norm", "most:768", 513),
+        ("rms_norm", "most:4096", 3090),  # one sum, 8 warps
     ],
 )
 def test_rows_of_any_length_that_one_tile_has_all_of(name, knob, cols):
