@@ -29,7 +29,7 @@ ONNX = "torch-onnx-to-torch-backend-pipeline"
 # ways first
 _ODD = re.compile(
     r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier|composite"
-    r"|get_dimension_size)\b"
+    r"|get_dimension_size|dynamic_update_slice)\b"
     r"|\bchlo\.top_k\b"
     r"|\btensor<(\d+x)*0x"
 )
@@ -79,7 +79,7 @@ def from_text(text: str, name: str) -> str:
             text = straightened(text, name, _register)
         given = text
         text = torch_mlir_opt.lower(text, STABLEHLO, name, located=True)
-        if left := re.search(r"\bstablehlo\.\w+", text):  # patterns take CHLO
+        if left := re.search(r"\bstablehlo\.\w+( @[\w.$-]+)?", text):  # patterns take CHLO
             raise InputError(
                 f"'{left[0]}' has no lowering to linalg", loc=_place(text, left.end(), name),
                 hint="keep it out of the program: compile what stands before and after it",
@@ -93,10 +93,10 @@ def from_text(text: str, name: str) -> str:
 def _with_loops(text: str) -> str:
     """A program in linalg with loops in the place of the calls that stand for them."""
     from neptune_mlir.dialects.context import parse
-    from neptune_mlir.driver import loops
+    from neptune_mlir.driver.stablehlo import tensor_loops
 
     module = parse(text)
-    loops.write_loops(module)
+    tensor_loops.write_loops(module)
     return str(module.operation.get_asm(enable_debug_info=True))
 
 

@@ -18,6 +18,7 @@ from neptune_mlir.errors import InputError
 _COUNTS = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16,
            TensorProto.INT32)  # fmt: skip
 _FLOATS = TensorProto.FLOAT, TensorProto.FLOAT16
+_REALS = *_FLOATS, TensorProto.DOUBLE, TensorProto.BFLOAT16
 
 
 def _depth_to_space(
@@ -184,6 +185,71 @@ def _mean_of_windows(
         total = w.op("Slice", total, w.constant([0] * len(ends)), w.constant(ends),
                      w.constant([*range(2, 2 + len(ends))]))  # fmt: skip
     return [w.op("Div", total, w.constant(counts, one.dtype))]
+
+
+def _ordered(test: str) -> Callable[..., Sequence[str] | None]:
+    """The largest or the least of floats, NaN where one of them is: torch-mlir leaves that out."""
+
+    def of_some(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
+        found, *others = [name for name in inputs if name]
+        if any(name not in w.types or w.types[name][0] not in _REALS for name in (found, *others)):
+            return None
+        for other in others:
+            first = w.op("Or", w.op(test, found, other), w.op("IsNaN", found))
+            found = w.op("Where", first, found, other)
+        return [found] if others else [w.op("Identity", found)]
+
+    return of_some
+
+
+def _within(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
+    """Floats within bounds, and NaN."""
+    found, *ends = inputs[:3]
+    if found not in w.types or w.types[found][0] not in _REALS:
+        return None
+    for test, end in zip(("Less", "Greater"), ends, strict=True):
+        found = w.op("Where", w.op(test, found, end), end, found) if end else found
+    return [w.op("Identity", found) if found == inputs[0] else found]
+
+
+def _sign(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
+    """NaN of NaN."""
+    x = inputs[0]
+    if x not in w.types or w.types[x][0] not in _REALS:
+        return None
+    return [w.op("Where", w.op("IsNaN", x), x, w.op("Sign", x))]
+
+
+def _equal(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
+    """Of a tensor and itself, which torch-mlir takes for everywhere."""
+    x = inputs[0]
+    if x != inputs[1] or x not in w.types or w.types[x][0] not in _REALS:
+        return None
+    return [w.op("Not", w.op("IsNaN", x))]
+
+
+def _soft_sign(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
+    """torch-mlir has none."""
+    x = inputs[0]
+    if x not in w.types:
+        return None
+    return [w.op("Div", x, w.op("Add", w.op("Abs", x), w.number(1.0, x)))]
+
+
+def _norms_of_windows(
+    w: Any, inputs: Sequence[str], given: Mapping[str, Any]
+) -> Sequence[str] | None:  # fmt: skip
+    """Roots of sums of powers, which are a convolution of ones: torch-mlir knows no such pool. None
+    for a shape that is rounded up, and for channels of unknown number."""
+    x, power = inputs[0], float(given.get("p", 2))
+    if x not in w.types or w.shape(x)[1] is None or given.get("ceil_mode"):
+        return None
+    size, channels = given["kernel_shape"], w.shape(x)[1]
+    one = np.ones([channels, 1, *size], helper.tensor_dtype_to_np_dtype(w.types[x][0]))
+    powers = w.op("Mul", x, x) if power == 2 else w.op("Pow", w.op("Abs", x), w.number(power, x))
+    options = {n: given[n] for n in ("strides", "pads", "dilations", "auto_pad") if n in given}
+    total = w.op("Conv", powers, w.constant(one, one.dtype), group=channels, **options)
+    return [w.op("Sqrt", total) if power == 2 else w.op("Pow", total, w.number(1 / power, x))]
 
 
 def _starts(w: Any, whole: int, reach: int, step: int, end: int, up: bool) -> Any:
@@ -353,6 +419,9 @@ CORRECTED: dict[
     "QLinearMatMul": _quantised_product, "GridSample": sampled,
     "LRN": _normalised_across, "QLinearConv": _quantised_convolution,
     "AveragePool": _mean_of_windows, "MaxPool": _largest_and_places,
+    "LpPool": _norms_of_windows, "Max": _ordered("Greater"), "Min": _ordered("Less"),
+    "Clip": _within, "Sign": _sign, "Equal": _equal,
+    "Softsign": _soft_sign,
     "BatchNormalization": _normalised_by_channel,
     "ReverseSequence": _turned_sequences, "BitShift": _shifted,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, inliner, numpy_help
 
 from neptune_mlir.driver.limits import PAIRS
 from neptune_mlir.driver.onnx_corrected import CORRECTED
-from neptune_mlir.driver.onnx_folding import folded
+from neptune_mlir.driver.onnx_folding import folded, straightened
 from neptune_mlir.driver.onnx_masked import selected
 from neptune_mlir.driver.onnx_old import converted
 from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
@@ -58,7 +58,7 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
                 "'Det' has no lowering that chooses pivots", loc=node.name,
                 hint="compute determinants before the model and make them inputs",
             )  # fmt: skip
-    known = folded(_typed(model))
+    known = straightened(folded(_typed(model)))
     made = simplified(_typed(selected(known, _types(known))))
     # with weights of classes torch-mlir's own form of it is infinite
     return defined(made, ["SoftmaxCrossEntropyLoss"]) or made

@@ -19,9 +19,12 @@ ACTIVATIONS = {
     "RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"],
 }  # fmt: skip
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-_KNOWN = {"Sigmoid", "Tanh", "Relu", "Softplus", "Softsign", "Elu"}
+_KNOWN = {"Sigmoid", "Tanh", "Relu", "Softplus", "Softsign", "Elu", "HardSigmoid"}
 _OTHER = ("activation_alpha", "activation_beta", "clip", "input_forget")
-MOST = 256  # steps
+MOST = 256  # steps that are written out where torch-mlir makes no loop of them
+FEW = 16  # and where it does: each takes up to a second of compilation
+_LOOPS = {"Tanh", "Sigmoid", "Relu"}  # activations of its loops
+_SPELLED = {"Hardsigmoid": "HardSigmoid", "Leakyrelu": "LeakyRelu"}
 
 
 def written_out(
@@ -39,21 +42,23 @@ def written_out(
     """
     x, weights, recurrent, bias, lengths, hidden, cell, peepholes = inputs
     known = all(name in w.types and len(w.shape(name)) == 3 for name in (x, weights, recurrent))
+    names = [n.decode().capitalize() for n in a.get("activations", ())]
+    names = [_SPELLED.get(n, n) for n in names]
+    odd = any(a.get(name) for name in _OTHER) or not set(names) <= _LOOPS
     if not known or any(a.get(name) for name in _OTHER):
-        _refuse_lengths(w, kind, lengths)
+        _refuse_left(w, kind, lengths, odd)
         return None
     flip = [1, 0, 2] if a.get("layout") else [0, 1, 2]
     steps, size = w.shape(x)[flip[0]], w.shape(recurrent)[2]
     ways = {b"forward": [1], b"reverse": [-1], b"bidirectional": [1, -1]}
     turns = ways[a.get("direction", b"forward")]
-    names = [n.decode().capitalize() for n in a.get("activations", ())]
     names = names or ACTIVATIONS[kind] * len(turns)
     plain = not lengths and not peepholes and not flip[0] and None not in w.shape(x)
-    if steps and steps > MOST and plain and turns != [1]:
+    if steps and steps > FEW and plain and (steps > MOST or set(names) <= _LOOPS):
         given = x, weights, recurrent, bias, hidden, cell
-        return _one_way(w, kind, given, turns, names, a)
+        return None if turns == [1] else _one_way(w, kind, given, turns, names, a)
     if not size or not steps or steps > MOST or not set(names) <= _KNOWN:
-        _refuse_lengths(w, kind, lengths)
+        _refuse_left(w, kind, lengths, odd)
         return None
     if flip[0]:
         x, hidden, cell = (n and w.op("Transpose", n, perm=flip) for n in (x, hidden, cell))
@@ -67,6 +72,7 @@ def written_out(
         ]
         count = len(ACTIVATIONS[kind])
         layer = _Layer(w, kind, size, names[k * count : (k + 1) * count], own[:3], own[5], lengths)
+        layer.like = weights
         found.append(layer.run(x, own[3], own[4], range(steps)[::turn], a))
     results = [w.op("Concat", *(each[n] for each in found), axis=1 if n == 0 else 0)
                for n in range(len(found[0]))]  # fmt: skip
@@ -97,13 +103,16 @@ def _one_way(
             for n in range(len(found[0]))]  # fmt: skip
 
 
-def _refuse_lengths(w: Any, kind: str, lengths: str) -> None:
-    """Raises InputError where a node would be left to torch-mlir, which does not look at them."""
-    if lengths:
+def _refuse_left(w: Any, kind: str, lengths: str, odd: bool) -> None:
+    """Raises InputError where a node would be left to torch-mlir, which looks neither at lengths
+    nor at other cells: it gives another result."""
+    if lengths or odd:
+        what = "sequences that end before others" if lengths else "other activations"
         raise InputError(
-            f"'{kind}' of sequences that end before others is written out for at most {MOST} steps "
-            "of a known number, activations without parameters and no clip", loc=w.place,
-        )  # fmt: skip
+            f"'{kind}' of {what} is written out for at most {MOST} steps of a known number, "
+            f"activations without parameters ({', '.join(sorted(_KNOWN))}) and no clip",
+            loc=w.place,
+        )
 
 
 class _Layer:
@@ -113,6 +122,7 @@ class _Layer:
         self, w: Any, kind: str, size: int, activations: Sequence[str], held: Sequence[str],
         peepholes: str, lengths: str,
     ):  # fmt: skip
+        self.like = ""  # a value of the type of all
         self.lengths = lengths  # as a column, "" where all sequences are as long
         self.w, self.kind, self.size, self.activations = w, kind, size, activations
         weights, recurrent, bias = held
@@ -149,7 +159,7 @@ class _Layer:
             made = hidden
             if self.lengths:
                 lasts = w.op("Less", w.constant(step), self.lengths)
-                zero = w.number(0, x)
+                zero = w.number(0, self.like)
                 made = w.op("Where", lasts, hidden, zero)
                 hidden, cell = (
                     new and w.op("Where", lasts, new, old or zero)
@@ -201,6 +211,10 @@ class _Layer:
         return str(self.w.op("Add", left, right)) if left and right else left or right
 
     def _act(self, number: int, name: str) -> str:
+        if self.activations[number] == "Softsign":  # which torch-mlir has not
+            one = self.w.number(1.0, self.like)
+            over = self.w.op("Add", self.w.op("Abs", name), one)
+            return str(self.w.op("Div", name, over))
         return str(self.w.op(self.activations[number], name))
 
     def _wrapped(self, name: str, *axes: int) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 from neptune_mlir import plugins
 from neptune_mlir.algebra.numerics.remembered import store
 from neptune_mlir.runtime import cache
+from neptune_mlir.transforms.fusion import whole
 
 ENVIRONMENT = "NEPTUNE_VERDICTS"
 
@@ -28,14 +29,13 @@ ENVIRONMENT = "NEPTUNE_VERDICTS"
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
     """Within: the disk is asked before a test runs."""
-    if os.environ.get(ENVIRONMENT) == "none":
-        yield
-        return
-    token = store.set(_Folder())
+    token = None if os.environ.get(ENVIRONMENT) == "none" else store.set(_Folder())
     try:
         yield
     finally:
-        store.reset(token)
+        whole.forget()
+        if token is not None:
+            store.reset(token)
 
 
 class _Folder:

@@ -16,7 +16,8 @@ from typing import Any
 from neptune_mlir.dialects.attributes import BUFFER, UNSIGNED
 from neptune_mlir.dialects.context import parse
 from neptune_mlir.dialects.program import functions
-from neptune_mlir.driver import loops, torch_mlir_opt, torch_views
+from neptune_mlir.driver import torch_mlir_opt, torch_views
+from neptune_mlir.driver.stablehlo import tensor_loops
 from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.frontend import torch_functions, torch_graph, torch_loops
 from neptune_mlir.ir.bindings import TORCH_MLIR, ir
@@ -76,7 +77,7 @@ def from_torch(
     text = _lowered(torch, exported, imported, has_loops)
     module = parse(text, source="<torch>")
     if has_loops:
-        loops.write_loops(module)
+        tensor_loops.write_loops(module)
     _describe_results(module, exported, name)
     if raised:
         from neptune_mlir import passes

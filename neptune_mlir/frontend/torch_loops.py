@@ -2,8 +2,8 @@
 """Loops of torch: recurrent layers as scans, and scans and `while_loop` in what torch-mlir imports.
 
 torch-mlir has no scan, and takes a `while_loop` to never end. So both become calls of a function
-without a body, whose name says what it stands for; `driver/loops.py` writes the loops once all
-else is linalg.
+without a body, whose name says what it stands for; `driver/stablehlo/tensor_loops.py` writes the
+loops once all else is linalg.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.driver.loops import name_of
+from neptune_mlir.driver.stablehlo.tensor_loops import name_of
 from neptune_mlir.ir.bindings import TORCH_MLIR
 
 _KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")

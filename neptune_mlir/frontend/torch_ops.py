@@ -56,6 +56,8 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
           for name in ("or", "xor")),
         *((f"__{name[0]}shift__.{kind}", functools.partial(_shifted, torch, name))
           for name in ("left", "right") for kind in ("Tensor", "Scalar")),
+        *((f"bitwise_{name}_shift.Scalar_Tensor", functools.partial(_shifted, torch, name))
+          for name in ("left", "right")),
         *((f"{name}_window{kind}", functools.partial(_window, torch, *cosines))
           for name, cosines in _WINDOWS.items() for kind in (".default", ".periodic")),
         ("fft_fftfreq.default", functools.partial(_frequencies, torch, True)),
@@ -375,7 +377,10 @@ def _bitwise(torch: Any, name: str, x: Any, number: int) -> Any:
 
 
 def _shifted(torch: Any, name: str, x: Any, by: Any) -> Any:
-    by = by if hasattr(by, "dtype") else torch.full((), by, dtype=x.dtype, device=x.device)
+    """One of the two may be a number."""
+    like = x if hasattr(x, "dtype") else by
+    x, by = (n if hasattr(n, "dtype") else torch.full((), n, dtype=like.dtype, device=like.device)
+             for n in (x, by))  # fmt: skip
     return getattr(torch, f"bitwise_{name}_shift")(x, by)
 
 

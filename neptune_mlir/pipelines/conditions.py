@@ -56,14 +56,14 @@ def _time(case: Case, shape: Shape, choice: Choice, programs: Expression) -> Exp
     """What so many programs take of a call, by how long they are."""
     if case.each is None:
         return launch_cycles(shape, choice, programs)
-    points = case.each.points(choice.rows, choice.stream)
-    return launch_cycles(shape, choice, programs, points, case.each.even)
+    points, mean = (of(choice.rows, choice.stream) for of in (case.each.points, case.each.mean))
+    return launch_cycles(shape, choice, programs, points, case.each.even, mean)
 
 
 def _of_merged(case: Case) -> ProgramLengths | None:
     """How long programs of merged rows are: masks leave them no less, as their rows are those of
     several heads."""
-    return None if case.each is None else replace(case.each, reach=None)
+    return None if case.each is None else replace(case.each, reach=None, first=None)
 
 
 class Conditions:
@@ -347,4 +347,25 @@ class Conditions:
         if found:
             rule, (chunks, *_) = found
             idle = ["or", idle, ["le", chunks, 1]]
-        return ["and", rule, idle]
+        return ["and", self._or_rounds_of_tall(case, tiles, rule), idle]
+
+    def _or_rounds_of_tall(self, case: Case, tiles: Expression, rule: Any) -> Any:
+        """Beside the calls of a `rule` for three groups of merged rows, those of the largest tiles
+        of two whose rounds take longer. (Where masks end streams, calls whose programs are as long
+        as each other.)"""
+        even = case.each.even if case.each else None
+        if case.rows <= MERGED[0] or not case.tiles or case.each is None or self._largest is None:
+            return rule
+        shape, other = case.tiles[1]
+        if (shape.triangle or shape.marks) and even is None:
+            return rule
+        largest, taken = self._largest
+        own, two = (
+            _time(replace(case, each=_of_merged(case)), shape, resized(shape, other, n, 0), count)
+            for n, count in ((case.rows, tiles), (MERGED[0], largest))
+        )
+        less, more = CLOSE
+        sooner: Expression = ["le", ["mul", more, own], ["mul", less, two]]
+        if shape.triangle or shape.marks:
+            sooner = ["and", even, sooner]
+        return ["or", rule, ["and", taken, sooner]]

@@ -36,11 +36,14 @@ class ProgramLengths:
         reach: points beside as many as a tile has rows that masks leave a program; None: all.
         even: the calls whose programs stream about as much each, though a mask ends their streams;
             None: nobody knows.
+        first: points of the first row's stream, where masks end streams and each row has one more
+            than the row before, up to all; None: nobody knows.
     """
 
     length: Expression
     reach: int | None = None
     even: Expression | None = None
+    first: Expression | None = None
 
     def points(self, rows: int, size: int) -> Expression:
         """That the longest program streams, in tiles of so many rows and points."""
@@ -48,6 +51,19 @@ class ProgramLengths:
         if self.reach is not None:
             tiles = ["min", tiles, -(-(self.reach + rows) // size) + 1]
         return ["mul", size, tiles]
+
+    def mean(self, rows: int, size: int) -> Expression | None:
+        """That programs of so many rows stream in the mean; None where nobody knows. All but the
+        last end with a tile of rows, beyond which larger tiles of the stream reach by half."""
+        if self.first is None:
+            return None
+        beside = ["add", self.first, max(0, size - rows) // 2 - 1]
+        places = ["add", ["add", self.length, 1], ["mul", -1, self.first]]
+        count = ["max", 1, ["ceildiv", places, rows]]
+        before = ["add", count, -1]
+        others = ["floordiv", ["mul", rows, ["mul", count, before]], 2]
+        every = ["add", ["mul", before, beside], ["add", others, self.points(rows, size)]]
+        return ["min", self.points(rows, size), ["ceildiv", every, count]]
 
 
 def program_lengths(module: Any, stream: Any) -> ProgramLengths | None:
@@ -59,21 +75,24 @@ def program_lengths(module: Any, stream: Any) -> ProgramLengths | None:
     ends, begins = ([f for f in forms if f.coefficient(axis) == sign] for sign in (-1, 1))
     apart = [one.plus(other) for one in begins for other in ends]
     reach = min((form.constant for form in apart if not form.atoms), default=None)
-    even = None if looks_at_data(stream) else _even(ends, length, reach, axis, values)
-    return ProgramLengths(length, reach, even)
+    first = None if looks_at_data(stream) else _first(ends, axis, values)
+    even = None if first is None else _even(first, length, reach)
+    return ProgramLengths(length, reach, even, first)
 
 
-def _even(
-    ends: list[Linear], length: Expression, reach: int | None, axis: int, values: Values
-) -> Expression | None:  # fmt: skip
+def _even(first: Expression, length: Expression, reach: int | None) -> Expression:
     """Calls whose shortest program, with the first rows, streams SHARE of the longest at least, or
     most of whose programs stream as far as masks reach."""
+    even: Expression = ["le", length, ["mul", SHARE, first]]
+    return even if reach is None else ["or", even, ["le", SHARE * (reach + ROWS), length]]
+
+
+def _first(ends: list[Linear], axis: int, values: Values) -> Expression | None:
+    """How many points the first row streams; None where nothing says so."""
     first = [_at_first_row(form.without(axis), values) for form in ends]
     if not ends or None in first:
         return None
-    least = functools.reduce(lambda a, b: ["min", a, b], first)
-    even: Expression = ["le", length, ["mul", SHARE, least]]
-    return even if reach is None else ["or", even, ["le", SHARE * (reach + ROWS), length]]
+    return functools.reduce(lambda a, b: ["min", a, b], first)
 
 
 def _at_first_row(end: Linear, values: Values) -> Expression | None:

@@ -2,9 +2,9 @@
 """Calls whose programs visit so few tiles that no kernel in front of the stream pays.
 
 Which tiles masks made of data leave is found by small kernels (`skip-dead-tiles`), and what rows
-that are merged read by one of their axes is spread over both by another (`merge-rows`). Each takes
-as long as a program takes to visit a tile or two, and the stream waits for it. Where the programs
-of a call visit no more, one after the other, there is nothing to save.
+that are merged read of many heads is spread over them by another (`merge-rows`). Each takes as long
+as a program takes to visit a tile or two, and the stream waits for it. Where the programs of a call
+visit no more, one after the other, there is nothing to save.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ class Sizes:
         for kind, k in plan.results:
             dtype = plan.array((kind, k)).dtype
             results.append((self.buffers[k] if kind == "buffer" else shapes[k], dtype))
-        self.requirements = Requirements(tuple(results), end, plan.in_place)
+        one = tuple(p[:2] for p in plan.in_place if not any(value(e) % 2 for e in p[2:]))
+        self.requirements = Requirements(tuple(results), end, one)
         self.launches: list[SizedLaunch] = []
         for launch in plan.launches:
             programs = math.prod(int(value(e)) for e in launch.grid)
@@ -210,7 +211,7 @@ def bind(
                 memory, address=memory.address + offset, dtype=plan.buffers[k].dtype, shape=shape,
                 strides=contiguous(_in_memory(plan.buffers[k], shape)),
             )  # fmt: skip
-    one = {(root(plan, plan.results[n]), ("argument", k)) for n, k in plan.in_place}
+    one = {(root(plan, plan.results[n]), ("argument", k)) for n, k in sizes.requirements.in_place}
     _check_apart(read, written, arrays, labels, one)
     for k, held in enumerate(constants):
         arrays["constant", k], labels["constant", k] = held, plan.constants[k].name

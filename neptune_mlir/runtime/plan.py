@@ -84,8 +84,8 @@ class Launch:
 class Plan:
     """See the module's text. `equal` holds pairs of expressions that a call must make equal;
     `results` are references as in `Launch.operands`; `scratch` is bytes per worker. `in_place` has
-    pairs of a result and an argument whose memory it may take, where both are one array (left out
-    of the JSON where there are none)."""
+    pairs of a result and an argument whose memory it may take, where both are one array, some with
+    an expression that then has to be even (left out of the JSON where there are none)."""
 
     entry: str
     arguments: tuple[Argument, ...]
@@ -95,7 +95,7 @@ class Plan:
     results: tuple[Any, ...]
     scratch: int = 0
     constants: tuple[Constant, ...] = ()
-    in_place: tuple[tuple[int, int], ...] = ()
+    in_place: tuple[tuple[Any, ...], ...] = ()
 
     def array(self, reference: Any) -> Argument | Buffer | Constant:
         """What a reference names."""
@@ -145,7 +145,7 @@ class Plan:
                 Constant(c["dtype"], tuple(c["shape"]), c["sha256"], c["name"])
                 for c in data.get("constants", ())
             ),
-            in_place=tuple((result, k) for result, k in data.get("in_place", ())),
+            in_place=tuple(tuple(entry) for entry in data.get("in_place", ())),
         )
 
 

@@ -309,21 +309,29 @@ START = 3000  # cycles of a program beside its stream: the first tiles come, res
 
 
 def launch_cycles(
-    shape: Shape, choice: Choice, programs: Any, points: Any = None, even: Any = None
-) -> Any:
+    shape: Shape, choice: Choice, programs: Any, points: Any = None, even: Any = None,
+    mean: Any = None,
+) -> Any:  # fmt: skip
     """What a launch of so many programs takes (in a unit of its own), an expression of the launch
     plan: in all, of programs that stream so many `points`, or for each point of the stream.
 
     A multiprocessor runs a program at a time, so programs of one length take rounds. Where masks
     make them of all lengths, half as long in the mean, long ones begin first and short ones fill
-    the rounds (but for a quarter of that time), and none ends before the longest does. (Not in
-    calls for which `even` holds, an expression: there they are of one length.) Measured on an H100.
+    the rounds (but for a quarter of that time), and none ends before the longest does. Where the
+    `mean` is known, each round has a START, and a seventh is what short ones do not fill. (Not in
+    calls for which `even` holds, an expression: there they are of one length.) Measured on an H100,
+    the latter on an H200.
     """
     groups = group_count(shape, choice.rows)
     tile = round(cycles(shape, choice) * groups + (LONE if groups == 1 else 0))
     each = tile if points is None else ["add", START, ["mul", tile, points]]
-    rounds = ["mul", each, ["mul", 3, ["mul", ["ceildiv", programs, CHIP], CHIP]]]
+    begun = ["mul", 3, ["mul", ["ceildiv", programs, CHIP], CHIP]]
+    rounds = ["mul", each, begun]
     if not (shape.triangle or shape.marks):
         return rounds
-    mixed = ["mul", each, ["max", ["mul", 3, CHIP], ["mul", 2, programs]]]
+    if mean is None or points is None:
+        mixed = ["mul", each, ["max", ["mul", 3, CHIP], ["mul", 2, programs]]]
+    else:
+        streamed = ["mul", 7 * tile, ["floordiv", ["mul", programs, mean], 2]]
+        mixed = ["max", ["mul", each, UNIT], ["add", ["mul", START, begun], streamed]]
     return mixed if even is None else ["select", even, rounds, mixed]

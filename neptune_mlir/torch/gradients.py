@@ -253,8 +253,9 @@ _differentiable = make_autograd_impl(torch.ops.neptune.attention.default, Info(_
 @torch._disable_dynamo
 def _forward(
     keys: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor | None,
-    captured: Sequence[torch.Tensor], *options: Any,
+    captured: Sequence[torch.Tensor] | None, *options: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    captured = captured or []  # packages of AOTInductor pass None for an empty list
     tensors = (q, k, v, attn_mask, *captured)
     if again.learns(tensors) or again.is_observed(tensors):
         made: tuple[torch.Tensor, torch.Tensor] = _differentiable(

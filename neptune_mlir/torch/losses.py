@@ -153,7 +153,7 @@ def _key(x: torch.Tensor, classes: int) -> Key:
 
 
 def _piece(x: torch.Tensor, classes: int) -> Key:
-    """Of pieces whose logits are kept: on GPUs these have many sizes, and one kernel for all."""
+    """Of pieces: on GPUs these have many sizes, and one kernel for all."""
     return _key(x, classes) if x.device.type == "cpu" else (x.shape[1], None, x.dtype, x.device)
 
 
@@ -254,7 +254,7 @@ def _differentiated(
         last = first + size
         given: tuple[torch.Tensor, ...] = (x, weight[first:last])
         if logits is None:
-            kernel = _backward(_key(x, size), wrt, adds)
+            kernel = _backward(_piece(x, size), wrt, adds)
             given = (*given, target - first, lse, d_loss)
         else:
             found = (logits, target - first, lse, d_loss)

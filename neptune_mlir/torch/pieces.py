@@ -15,6 +15,7 @@ from __future__ import annotations
 CHUNK = 4096  # classes: matmuls that fill a GPU, and logits that take less memory than the weight
 _SMALL = 8  # of a chunk: pieces whose logits have memory of their own
 _UNIT = 64  # classes: rows of logits begin where any kernel can load them
+_TILE = 128  # classes of a program of a matmul
 
 
 def kept_sizes(classes: int, chunk: int, rows: int, width: int) -> list[int]:
@@ -31,7 +32,7 @@ def kept_sizes(classes: int, chunk: int, rows: int, width: int) -> list[int]:
     sizes: list[int] = []
     while rest:
         room = kept_at(classes * width, rows, rest) // width - sum(sizes)
-        sizes.append(min(1 << room.bit_length() >> 1, rest))
+        sizes.append(min(max(_UNIT, room // _TILE * _TILE), rest))
         rest -= sizes[-1]
     return sizes
 
@@ -43,15 +44,15 @@ def kept_at(elements: int, rows: int, rest: int) -> int:
 
 def piece_sizes(classes: int, chunk: int, rows: int, width: int) -> list[int]:
     """How many classes each piece has whose logits are computed again. On GPUs (`rows`: of x, else
-    0) as many, a power of 2, as have their logits in the gradient of the weight that later pieces
-    write; small ones if less than a part of `chunk` has."""
+    0) as many as have their logits in the gradient of the weight that later pieces write; small
+    ones if less than a part of `chunk` has."""
     sizes: list[int] = []
     rest = classes
     while rest:
         size = min(chunk, rest)
         if chunk < classes and rows:
             room = rest * width // (rows + width)  # rows * room <= (rest - room) * width
-            size = min(max(-(-chunk // _SMALL), 1 << room.bit_length() >> 1), rest)
+            size = min(max(-(-chunk // _SMALL), room // _TILE * _TILE), rest)
         sizes.append(size)
         rest -= size
     return sizes

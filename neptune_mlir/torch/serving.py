@@ -21,6 +21,7 @@ from neptune_mlir.frontend.notation import Program
 from neptune_mlir.torch.mods import DTYPES
 from neptune_mlir.torch.op import target_of
 
+CHUNKS = tuple(1 << k for k in range(1, 8))  # those of the knob, but for 0
 _kernels: dict[Any, Kernel] = {}
 
 
@@ -52,8 +53,8 @@ def paged_attention(
         tree: [batch, q_len, q_len] bool, for guesses that branch: which of its keys, the last
             q_len ones, each query sees beside all before, instead of `causal`. q_len up to 64.
         chunks: parts that the keys of each sequence are cut into on GPUs. Results of one query, or
-            of a tree, have the same bits then whatever else is in the batch. Default: as many as
-            suit the batch.
+            of a tree, have the same bits then whatever else is in the batch. A power of two from 2
+            to 128; default: as many as suit the batch.
         out: the tensor for the result, or one for each result.
 
     Returns:
@@ -194,8 +195,8 @@ def _run(
     chunks: int | None = None,
 ) -> Any:  # fmt: skip
     device = given[0].device
-    if chunks is not None and chunks < 1:
-        raise UsageError(f"chunks is {chunks}", hint="1 or more, or None")
+    if chunks is not None and chunks not in CHUNKS:
+        raise UsageError(f"chunks is {chunks}", hint="a power of two from 2 to 128, or None")
     chunks = None if device.type == "cpu" else chunks  # where nothing is cut
     key = (program.__name__, *options.values(), device, chunks)
     kernel = _kernels.get(key)

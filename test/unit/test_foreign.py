@@ -89,7 +89,7 @@ def test_an_op_without_lowering_is_named_where_it_stands(tmp_path, capsys):
     )
     assert main(["run", str(path)]) != 0
     said = capsys.readouterr().err
-    assert f"{path}:2:8: error: 'stablehlo.custom_call' has no lowering to linalg" in said
+    assert f"{path}:2:8: error: 'stablehlo.custom_call @g' has no lowering to linalg" in said
 
 
 @pytest.mark.parametrize("data", [b"ML\xefR", b"ML\xefR\x06MLIR", b"ML\xefR\x01StableHLO_v0.9.0"])

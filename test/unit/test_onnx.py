@@ -514,3 +514,115 @@ def test_recurrent_networks_read_from_either_end(tmp_path, operator, direction):
     found = neptune_mlir.compile(path)(x)
     for got, parts, axis in zip(found, zip(*each, strict=True), (1, 0), strict=True):
         np.testing.assert_allclose(got, np.concatenate(parts, axis), atol=1e-5)
+
+
+def graph(nodes, inputs, outputs, held=None):
+    def value(name, shape):
+        kind = TensorProto.BOOL if name.startswith("b") else TensorProto.FLOAT
+        kind = TensorProto.INT64 if name.startswith("i") else kind
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    return helper.make_graph(
+        nodes, "inner", [value(*x) for x in inputs.items()], [value(*x) for x in outputs.items()],
+        [numpy_helper.from_array(a, n) for n, a in (held or {}).items()],
+    )  # fmt: skip
+
+
+def test_branches_on_data_and_loops_of_known_steps(tmp_path):
+    """Also one in another, with names that regions share, and steps that data end."""
+    then = graph([Node("Mul", ["h", "two"], ["o"])], {}, {"o": [4]}, {"two": np.float32([2])})
+    other = graph([Node("Neg", ["h"], ["o"])], {}, {"o": [4]})
+    step = [
+        Node("ReduceSum", ["h"], ["t"], keepdims=0), Node("Less", ["t", "nine"], ["bgo"]),
+        Node("If", ["bgo"], ["u"], then_branch=then, else_branch=other),
+        Node("Add", ["u", "x"], ["next"]),
+    ]  # fmt: skip
+    nine = {"nine": np.float32(9)}
+    ended = graph(step, {"i": [], "bin": [], "h": [4]}, {"bgo": [], "next": [4]}, nine)
+    keeps = [*step, Node("Identity", ["bin"], ["bout"]), Node("ReduceMax", ["next"], ["most"],
+                                                              keepdims=0)]  # fmt: skip
+    whole = graph(keeps, {"i": [], "bin": [], "h": [4]},
+                  {"bout": [], "next": [4], "most": []}, nine)  # fmt: skip
+    along = graph([Node("Mul", ["s", "k"], ["p"]), Node("Add", ["p", "r"], ["q"])],
+                  {"s": [3], "r": [3]}, {"q": [3], "p": [3]}, {"k": np.float32([0.5])})  # fmt: skip
+    nodes = [
+        Node("Loop", ["steps", "yes", "x"], ["a"], body=ended),
+        Node("Loop", ["steps", "yes", "x"], ["b0", "c"], body=whole),
+        Node("Scan", ["z", "rows"], ["d", "e"], body=along, num_scan_inputs=1,
+             scan_input_directions=[1]),
+    ]  # fmt: skip
+    path = save(
+        tmp_path / "f.onnx", nodes, {"x": [4], "z": [3], "rows": [5, 3]},
+        {"a": [4], "b0": [4], "c": [6], "d": [3], "e": [5, 3]},
+        {"steps": np.int64(6), "yes": np.array(True)},
+    )  # fmt: skip
+    given = {"x": abs(f32(4)), "z": f32(3), "rows": f32(5, 3)}
+    found = neptune_mlir.compile(path)(*given.values())
+    model, given["rows"] = onnx.load(path), given["rows"][::-1]
+    model.graph.node[-1].attribute.pop()  # the evaluator knows no directions
+    onnx.save(model, path)
+    for got, want in zip(found, ReferenceEvaluator(str(path)).run(None, given), strict=True):
+        np.testing.assert_allclose(got, want.reshape(got.shape), rtol=2e-6, atol=1e-6)
+
+
+def test_norms_of_windows(tmp_path):
+    nodes = [Node("LpPool", ["x"], ["y"], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]),
+             Node("LpPool", ["x"], ["z"], kernel_shape=[2, 2], p=3)]  # fmt: skip
+    outputs = {"y": [1, 2, 4, 6], "z": [1, 2, 6, 5]}
+    path = save(tmp_path / "f.onnx", nodes, {"x": [1, 2, 7, 6]}, outputs)
+    x = f32(1, 2, 7, 6)
+    padded = np.pad(x, [(0, 0), (0, 0), (1, 1), (0, 1)]).astype(np.float64)
+    windows = np.lib.stride_tricks.sliding_window_view
+    y = (windows(padded, (3, 2), (2, 3))[:, :, ::2] ** 2).sum((-2, -1)) ** 0.5
+    z = (abs(windows(x.astype(np.float64), (2, 2), (2, 3))) ** 3).sum((-2, -1)) ** (1 / 3)
+    for got, want in zip(neptune_mlir.compile(path)(x), (y, z), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_layers_of_some_steps_are_loops(tmp_path, kind):
+    gates = 3 if kind == "GRU" else 4
+    held = {"w": f32(2, gates * 5, 3), "r": f32(2, gates * 5, 5) / 4, "b": f32(2, gates * 10)}
+    node = Node(kind, ["x", "w", "r", "b"], ["y", "h"], hidden_size=5, direction="bidirectional")
+    outputs = {"y": [40, 2, 2, 5], "h": [2, 2, 5]}
+    path = save(tmp_path / "f.onnx", [node], {"x": [40, 2, 3]}, outputs, held)
+    text, x = foreign.program_text(path), f32(40, 2, 3)
+    assert text.count("scf.for") >= 2 and text.count("linalg.matmul") < 20
+    found = neptune_mlir.compile(path)(x)
+    for got, want in zip(found, ReferenceEvaluator(str(path)).run(None, {"x": x}), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_cells_that_torch_mlir_takes_for_others(tmp_path):
+    """It looks neither at activations that it does not know nor at clips, without a word."""
+    held = {"w": f32(1, 16, 3), "r": f32(1, 16, 4)}
+    cells = ["HardSigmoid", "Tanh", "Softsign"]
+    nodes = [Node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4, activations=cells)]
+    path = save(tmp_path / "f.onnx", nodes, {"x": [3, 2, 3]}, {"y": [3, 1, 2, 4]}, held)
+    x = f32(3, 2, 3)
+    w, r = (held[n][0].astype(np.float64) for n in ("w", "r"))
+    h, c = np.zeros((2, 2, 4))
+    for here, got in zip(x, neptune_mlir.compile(path)(x), strict=True):
+        i, o, f, new = np.split(here @ w.T + h @ r.T, 4, 1)
+        i, o, f = (np.clip(0.2 * gate + 0.5, 0, 1) for gate in (i, o, f))
+        c = f * c + i * np.tanh(new)
+        h = o * c / (1 + abs(c))
+        np.testing.assert_allclose(got[0], h, atol=1e-6)
+    nodes = [Node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4, clip=0.1)]
+    save(tmp_path / "f.onnx", nodes, {"x": [3, 2, 3]}, {"y": [3, 1, 2, 4]}, held)
+    with pytest.raises(InputError, match="'LSTM' of other activations"):
+        neptune_mlir.compile(tmp_path / "f.onnx")
+
+
+def test_numbers_that_are_none(tmp_path):
+    nodes = [Node("Max", ["x", "zero", "y"], ["a"]), Node("Min", ["x", "y"], ["b"]),
+             Node("Clip", ["x", "low", "high"], ["c"]), Node("Sign", ["x"], ["d"]),
+             Node("Equal", ["x", "x"], ["t"]), Node("Cast", ["t"], ["e"], to=TensorProto.FLOAT),
+             Node("Relu", ["x"], ["f"])]  # fmt: skip
+    held = {"zero": np.float32([0]), "low": np.float32(-1), "high": np.float32(1)}
+    shapes = {name: [6] for name in "abcdef"}
+    path = save(tmp_path / "f.onnx", nodes, {"x": [6], "y": [6]}, shapes, held)
+    given = np.float32([np.nan, np.inf, -np.inf, 0, 2, -3]), np.float32([1, 1, np.nan, 0, 1, 1])
+    wanted = ReferenceEvaluator(str(path)).run(None, dict(zip("xy", given, strict=True)))
+    for got, want in zip(neptune_mlir.compile(path)(*given), wanted, strict=True):
+        np.testing.assert_array_equal(got, want)

@@ -140,7 +140,7 @@ def _in_order(
 
 def wrong_values(
     definition: WholeProgram, written: Sequence[Step], whole: WholeProgram, now: Sequence[Step],
-    plans: Sequence[tuple[int, int]] = PLANS,
+    plans: Sequence[tuple[int, int]] = PLANS, refused: list[_Trial] | None = None,
 ) -> str:  # fmt: skip
     """The first input on which the steps `now` are not as right as those `written`, which result
     it is and how far it is off; nothing where there is none.
@@ -151,12 +151,21 @@ def wrong_values(
     Args:
         definition: the program of the latter; `whole` has its inputs and results in the same
             order, by the names that they have now.
+        refused: has the trial of a form that was refused, of the same program as written: another
+            one has the same inputs and runs as written. (Of one that is right nothing is kept.)
     """
+    refused = [] if refused is None else refused
     steps = [tuple(step.content for step in steps) for steps in (written, now)]
     content = "whole", definition, whole, *steps, tuple(plans)
-    found: str = remembered(
-        content, lambda: _wrong_values(_Trial(definition, written, whole, now), plans), likely=""
-    )
+
+    def find() -> str:
+        trial = refused.pop() if refused else _Trial(definition, written, whole, now)
+        trial.becomes = whole, now
+        if found := _wrong_values(trial, plans):
+            refused.append(trial)
+        return found
+
+    found: str = remembered(content, find, likely="")
     return found
 
 
@@ -215,8 +224,9 @@ class _Trial:
         self._definition = definition
         self.steps = len(written)
         self.rows = 1  # of the result that has fewest
-        self._steps = whole, now
+        self.becomes = whole, now
         self._written = written
+        self._all_cases: dict[int, list[hostile.HostileCall]] = {}  # by seed
         self._cancellations = cancellations(written, definition.inputs)
         generator = np.random.default_rng(SEED)
         self._plain = [hostile.plain(generator, s, d) for s, d in definition.inputs.values()]
@@ -249,6 +259,8 @@ class _Trial:
 
     def cases(self, seed: int, only: Collection[str] | None = None) -> list[hostile.HostileCall]:
         """The inputs, drawn from a seed; of these names, where there are any."""
+        if only is None and seed in self._all_cases:
+            return self._all_cases[seed]
         inputs, programs = self._definition.inputs, self._programs(self._ways[1.0][0])
         generator = np.random.default_rng(seed)
         given = [hostile.plain(generator, s, d) for s, d in inputs.values()]
@@ -259,7 +271,8 @@ class _Trial:
 
         base = made(CANCELLING) if self._cancellations else []
         more = further(inputs, self._definition.exponents, given, seed, only)
-        return [*made(only), *self._cancelling(base, seed, only), *more]
+        found = [*made(only), *self._cancelling(base, seed, only), *more]
+        return found if only is not None else self._all_cases.setdefault(seed, found)
 
     def _of_plain(self, cases: Sequence[hostile.HostileCall]) -> list[Array]:
         """The results in float64 of the same inputs but for their floats, which are plain: what
@@ -309,7 +322,7 @@ class _Trial:
     ) -> tuple[str, set[str]]:
         """What is wrong on the first of these inputs on which something is; and the names of those
         that are close to their bound by their first run, or to the ends of the range."""
-        fused = _Run(*self._steps, np.float32, plan, 0, LONGER[plan[1]])
+        fused = _Run(*self.becomes, np.float32, plan, 0, LONGER[plan[1]])
         programs, right = self._programs(fused), set[int]()
         times = -(-len(cases) // fused.most)
         parts = min(PARTS, times) if times >= DEAR else 0

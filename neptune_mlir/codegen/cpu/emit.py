@@ -58,7 +58,7 @@ class VectorEmitter:
         self.lanes = lanes
         self.registers = registers
         self.fma = fma
-        self._entry = entry
+        self.entry = entry
         self._constants: dict[Any, Any] = {}
         self.index = ir.IndexType.get()
         self.i1 = ir.IntegerType.get_signless(1)
@@ -75,7 +75,7 @@ class VectorEmitter:
         kind = kind or self.index
         key = (repr(value), kind)
         if key not in self._constants:
-            with ir.InsertionPoint.at_block_begin(self._entry):
+            with ir.InsertionPoint.at_block_begin(self.entry):
                 if isinstance(kind, ir.VectorType):
                     element = _attribute(value, kind.element_type)
                     attribute = ir.DenseElementsAttr.get_splat(kind, element)
@@ -231,6 +231,28 @@ class VectorEmitter:
                 otherwise()
                 scf.YieldOp([])
 
+    def choose(
+        self, condition: Any, then: Callable[[], list[Any]], otherwise: Callable[[], list[Any]],
+        kinds: Sequence[Any] | None = None,
+    ) -> list[Any]:  # fmt: skip
+        """The values that one of two branches gives: one i1, or those of `kinds`."""
+        made = scf.IfOp(condition, list(kinds or [self.i1]), has_else=True)
+        for block, values in ((made.then_block, then), (made.else_block, otherwise)):
+            with ir.InsertionPoint(block):
+                scf.YieldOp(values())
+        return list(made.results)
+
+    def either_view(self, condition: Any, a: MemoryView, b: MemoryView) -> MemoryView:
+        """One of two tiles of a size."""
+        return replace(
+            a,
+            base=self.either(condition, a.base, b.base),
+            offset=self.select(condition, a.offset, b.offset),
+            strides=tuple(
+                self.select(condition, x, y) for x, y in zip(a.strides, b.strides, strict=True)
+            ),
+        )
+
     def fence(self) -> None:
         """What was stored past the caches is there for other threads."""
         kind = ir.IntegerType.get_signless(64)
@@ -253,7 +275,7 @@ class VectorEmitter:
         """A vector of integers."""
         key = (tuple(numbers), kind)
         if key not in self._constants:
-            with ir.InsertionPoint.at_block_begin(self._entry):
+            with ir.InsertionPoint.at_block_begin(self.entry):
                 elements = ir.DenseElementsAttr.get(
                     [ir.IntegerAttr.get(kind.element_type, k) for k in numbers], kind
                 )

@@ -44,6 +44,13 @@ class TileContraction:
         known = [n for n in (self.generic.extents[d] for d in self.rows) if isinstance(n, int)]
         return len(known) < len(self.rows) or math.prod(known) >= _FEW_ROWS
 
+    def live_rows(self, em: VectorEmitter) -> Index:
+        """How many rows there are of the one loop that has them."""
+        g, (m,) = self.generic, self.rows
+        if g.live and g.live[m] is not None:
+            return em.sub(g.end(em, m, g.extents[m]), g.lows[m])
+        return g.extents[m]
+
     @property
     def blocked_rows(self) -> list[int]:
         """That of these loops which goes by blocks, if there is any."""
@@ -124,10 +131,11 @@ def worthwhile(c: TileContraction) -> bool:
 
 
 def lower_contraction(
-    em: VectorEmitter, c: TileContraction, allocate: Allocate, start: Any = None
-) -> None:
+    em: VectorEmitter, c: TileContraction, allocate: Allocate, start: Any = None,
+    seldom: bool = False,
+) -> None:  # fmt: skip
     """Emit the loops at the current insertion point. With `start` (a scalar) the output begins
-    as that everywhere; else it is added to."""
+    as that everywhere; else it is added to. `seldom`: short code counts, and not its speed."""
     a, b = c.a, c.b
     assert a.view is not None and b.view is not None
     dim = b.position_of(c.v)
@@ -136,7 +144,7 @@ def lower_contraction(
         a = _pack(em, c, a, len(a.index) - 1, allocate)
     if b.view.strides[dim] != 1 or len(b.casts) > 1:
         b = _pack(em, c, b, dim, allocate)
-    Blocks(em, replace(c, a=a, b=b), start).run()
+    Blocks(em, replace(c, a=a, b=b), start, seldom).run()
 
 
 def _pack(
@@ -224,8 +232,11 @@ def choose_block(rows: int, vectors: int, registers: int) -> tuple[int, int]:
 
 
 class Blocks:
-    def __init__(self, em: VectorEmitter, c: TileContraction, start: Any):
+    def __init__(
+        self, em: VectorEmitter, c: TileContraction, start: Any, seldom: bool = False
+    ):  # fmt: skip
         self.em, self.c, self.g, self.start = em, c, c.generic, start
+        self.seldom = seldom
         g = self.g
         self.m = next(iter(c.blocked_rows), None)
         self.outer = [
@@ -240,6 +251,9 @@ class Blocks:
         extent = g.extents[c.v]
         vectors = -(-extent // em.lanes)
         mr, nr = choose_block(rows, vectors, em.registers)
+        if self.seldom:  # whole blocks alone, where there are such
+            mr = math.gcd(rows, 4)
+            nr = math.gcd(vectors, 2)
         live = None  # rows
         if self.m is not None and g.live and g.live[self.m] is not None:
             live = em.sub(g.end(em, self.m, rows), g.lows[self.m])
@@ -334,7 +348,8 @@ class Blocks:
         else:
             start = [em.splat(self.start)] * len(cells)
         inner = self.summed[-1]
-        unroll = next(u for u in (4, 2, 1) if g.extents[inner] % u == 0)
+        unrolls = (1,) if self.seldom else (4, 2, 1)
+        unroll = next(u for u in unrolls if g.extents[inner] % u == 0)
 
         def step(k: Index, values: list[Any]) -> list[Any]:
             self.position[inner] = k

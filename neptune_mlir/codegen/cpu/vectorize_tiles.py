@@ -21,11 +21,11 @@ from neptune_mlir.codegen.cpu import (
     tile_generic,
     tile_groups,
     tile_ops,
-    tile_pairs,
     tile_strips,
     tile_views,
 )
 from neptune_mlir.codegen.cpu.emit import BIG, Index, MemoryView, VectorEmitter
+from neptune_mlir.codegen.cpu.pairs import tile_pairs
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
 from neptune_mlir.codegen.cpu.tile_direct import DirectTile, touches_nothing
 from neptune_mlir.codegen.cpu.tile_generic import TileLowering
@@ -59,7 +59,7 @@ def vectorize_tiles(
     lanes = (vector_bits or host.vector_bits) // 32  # type: ignore[union-attr]
     registers = vector_registers or host.vector_registers  # type: ignore[union-attr]
     scratch = 0
-    for op in module.body.operations:
+    for op in list(module.body.operations):
         if GRID_KERNEL.on(op.operation):
             scratch = max(scratch, _GridKernel(op, lanes, registers, fma == "true", pairs).run())
     if PLAN.on(module.operation):
@@ -188,8 +188,8 @@ class _GridKernel:
             wished = None
             if (found := self._contraction(generic)) is not None:
                 rows[op] = found.blocked_rows
-            if packed := self.pairs.takes(found):  # both factors as they are
-                self.pairs.note(found)
+            if (packed := self.pairs.takes(found)) or self.pairs.splits(found):
+                self.pairs.note(found)  # packed: both factors as they are
             if contraction is not None and contraction.b.view is not None and not packed:
                 wished = tile_contract.wanted_layout(contraction)
             for value in known:
@@ -526,7 +526,7 @@ class _GridKernel:
         moved = as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
-            self.pairs.loaded(moved[1], self.scratch)
+            self._loaded_tile(moved[1])
             return
         contraction = self._contraction(generic)
         if contraction is not None:
@@ -535,6 +535,12 @@ class _GridKernel:
             self.pairs.multiply(contraction, start, self.scratch, wide)
         else:
             tile_generic.lower_generic(self.em, generic, self._buffer)
+
+    def _loaded_tile(self, tile: MemoryView) -> None:
+        def product(op: Any) -> Any:
+            return self._contraction(self._generic(op))
+
+        self.pairs.loaded(tile, self.scratch, product)
 
     def _buffer(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
         """Scratch memory for one computation: the next may have the same."""
@@ -567,7 +573,7 @@ class _GridKernel:
             tile_generic.lower_generic(self.em, filled)
             fill = None
         tile_copy.copy(self.em, source, target, tile, fill)
-        self.pairs.loaded(target, self.scratch)
+        self._loaded_tile(target)
 
 
 def _is_memref(value: Any) -> bool:

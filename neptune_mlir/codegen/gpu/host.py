@@ -114,7 +114,7 @@ class GpuHost(HostReader):
         _own_results(block)
         for op in block.operations:
             self._op(op)
-        self.in_place = in_place(self.function, len(self.arguments))
+        self.in_place = in_place(self.function, len(self.arguments), self.expressions)
         return self.kernels
 
     def _op(self, op: Any) -> None:

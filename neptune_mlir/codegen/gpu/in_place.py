@@ -6,28 +6,36 @@
 That holds where a kernel reads an argument only at the window of the result, each element by the
 one thread that computes that element of the result, and no other kernel reads it: results are
 written at the end of a kernel, when all that its threads read of these elements has been read.
+Of an odd number of programs in pairs two blocks run the last one, and both would add: then it does
+not hold, which only a call may know.
 
 The plan says so (`Plan.in_place`). A caller who wants it passes the argument as `out=`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from neptune_mlir.analysis.layouts import iteration_of
 from neptune_mlir.analysis.tiles import is_view, read_generic, tuned
 from neptune_mlir.dialects.attributes import ITERATION, LAYOUT, POINTS, VIA
 from neptune_mlir.ir.values import defining_op
+from neptune_mlir.transforms.tiling.host_plan import grid_bounds
 
 _INSERT, _SLICE = "tensor.parallel_insert_slice", "tensor.extract_slice"
 
 
-def in_place(function: Any, arguments: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of a result and a tensor argument whose memory it may take, by their numbers.
+def in_place(
+    function: Any, arguments: int, expressions: Mapping[Any, Any]
+) -> tuple[tuple[Any, ...], ...]:
+    """Pairs of a result and a tensor argument whose memory it may take, by their numbers; a third
+    entry is a number that has to be even (`Plan.in_place`).
 
     Args:
         function: the host function of tile IR on tensors, with layouts.
         arguments: how many it has; constants come after these.
+        expressions: of the launch plan, of the host function's numbers.
     """
     block = function.regions[0].blocks[0]
     returned = list(block.operations)[-1].operation
@@ -36,17 +44,24 @@ def in_place(function: Any, arguments: int) -> tuple[tuple[int, int], ...]:
         forall = defining_op(value)
         if forall is None or forall.name != "scf.forall" or POINTS.on(forall):
             continue
-        if tuned(forall, "pairs", 0):  # of an odd number two programs are one: both would add
-            continue
         inserts = [_only_insert(forall, k) for k in range(len(forall.results))]
         if any(insert is None for insert in inserts):
             continue
         insert = inserts[list(forall.results).index(value)]
+        even = _even(forall, expressions)
         found += [
-            (number, k) for k, argument in enumerate(list(block.arguments)[:arguments])
+            (number, k, *even) for k, argument in enumerate(list(block.arguments)[:arguments])
             if argument.type == value.type and _is_read_there(argument, forall, insert)
         ]  # fmt: skip
     return tuple(found)
+
+
+def _even(forall: Any, expressions: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """How many programs there are along the variable in which those of a pair differ."""
+    if not (pairs := tuned(forall, "pairs", 0)):
+        return ()
+    count = grid_bounds(forall)[1][-pairs]
+    return (count if isinstance(count, int) else expressions[count],)
 
 
 def _only_insert(forall: Any, k: int) -> Any:

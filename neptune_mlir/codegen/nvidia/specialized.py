@@ -448,8 +448,8 @@ class SpecializedWriter(KernelWriter):
             return
         super()._load(op)
         bring_next(self, op)
-        value = op.results[0]
-        tile = self.tiles[value]
+        quad_rows.bring_chunks(self, op)
+        tile = self.tiles[value := op.results[0]]
         if not isinstance(tile, Pending) or len(shape_of(value)) != 1:
             return
         if any(other.operation.name == "scf.for" for other in op.block.operations):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Loops of StableHLO as calls that stand for them (`driver/loops.py`): it has no conversion for
+"""Loops of StableHLO as calls that stand for them (`tensor_loops`): it has no conversion for
 loops, and one that is written out takes compilation for each step.
 
 What the body hands on as it is, and what regions read of outside, are further arguments of the
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.driver import loops
+from neptune_mlir.driver.stablehlo import tensor_loops
 from neptune_mlir.ir.bindings import func, ir
 
 
@@ -44,7 +44,7 @@ def outline(loop: Any, counter: int | None, steps: Sequence[int]) -> bool:
         spec |= {"steps": len(steps), "first": first, "by": by}
     given = [*(loop.operands[k] for k in varying), *held]
     types = [loop.results[k].type for k in varying]
-    name = loops.name_of({**spec, "name": spec["body"]})
+    name = tensor_loops.name_of({**spec, "name": spec["body"]})
     with loop.location:
         _declare(module, name, [value.type for value in given], types)
         with ir.InsertionPoint(loop):
@@ -57,9 +57,9 @@ def outline(loop: Any, counter: int | None, steps: Sequence[int]) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a value is a tensor whose elements `arith` has."""
-    if not isinstance(kind, ir.RankedTensorType):
-        return False
+    """Whether a value is a tensor of known extents whose elements `arith` has."""
+    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
+        return False  # (of unknown extents no tile in a loop has a lowering)
     element = kind.element_type
     return not isinstance(element, ir.IntegerType) or element.is_signless
 

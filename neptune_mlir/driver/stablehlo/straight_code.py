@@ -3,7 +3,7 @@
 conversion to linalg.
 
 A loop with a few small steps is written out. Other loops are calls of functions without a body, and
-become loops over tensors behind the conversion (`driver/loops.py`). Of branches each is computed,
+become loops over tensors behind the conversion (`tensor_loops`). Of branches each is computed,
 and the results are selected. Slices of no element, which recursions end with, start at 0.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 
 from neptune_mlir.dialects.context import load_dialects_of, make_context
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.driver.stablehlo import forms, lengths, loops
+from neptune_mlir.driver.stablehlo import forms, lengths, loops, updates
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock, passmanager
 
-SMALL = 400  # ops that a loop may become: each step of more is a kernel's compilation, or several
+SMALL = 120  # ops that a loop may become: each step of more is a kernel's compilation, or several
 MOST = 20_000  # those of a loop that is no call
 MOST_STEPS = 10**12  # of a loop that is counted
 # first, for ops of torch-mlir's dialects cannot be inlined
@@ -48,8 +48,10 @@ def straightened(text: str, name: str, register: Callable[[Any], None] | None = 
             passmanager.PassManager.parse(_INLINE).run(module.operation)
         except ir.MLIRError as error:
             raise InputError("\n".join(diagnostic_lines(error, name))) from None
-        for operation in module.body.operations:
+        for operation in list(module.body.operations):  # and no body of a loop
             changed |= _straighten(operation.operation)
+            if operation.operation.name == "func.func":
+                changed |= updates.choose_by_position(operation.operation)
             if "get_dimension_size" in text and operation.operation.name == "func.func":
                 changed |= lengths.with_extents(operation.operation, name)
         return str(module.operation.get_asm(enable_debug_info=True)) if changed else text

@@ -70,7 +70,7 @@ def minus(a: Term) -> Term:
         return a
     if a.op == "neg":
         return a.args[0]
-    if _masked(a):
+    if is_masked(a):
         return choose(a.args[0], minus(a.args[1]), minus(a.args[2]))
     return make("neg", a)
 
@@ -80,7 +80,7 @@ def times(a: Term, b: Term) -> Term:
     for x, y in ((a, b), (b, a)):
         if is_zero(x):
             return x
-        if _masked(x):
+        if is_masked(x):
             c, first, second = x.args
             return choose(c, times(first, y), times(second, y))
         if x.op == "neg":
@@ -94,7 +94,7 @@ def over(a: Term, b: Term) -> Term:
     """a / b; a product with 1 / b where b varies along fewer axes: one division for many."""
     if is_zero(a):
         return a
-    if _masked(a):
+    if is_masked(a):
         return choose(a.args[0], over(a.args[1], b), over(a.args[2], b))
     if a.op == "neg":
         return minus(over(a.args[0], b))
@@ -115,7 +115,7 @@ def converted(a: Term, dtype: str) -> Term:
         return a
     if a.is_const:
         return const(a.value, dtype)
-    if _masked(a):
+    if is_masked(a):
         return choose(a.args[0], *(converted(x, dtype) for x in a.args[1:]))
     return make("cast", a, dtype=dtype)
 
@@ -130,7 +130,7 @@ def masks_outside(root: Term) -> Term:
     def rule(n: Term) -> Term | None:
         if n.op in ("exp", "exp2"):
             return _exponential(n.op, n.args[0], n.dtype)
-        if n.op == "cast" and is_float(n.args[0].dtype) and _masked(n.args[0]):
+        if n.op == "cast" and is_float(n.args[0].dtype) and is_masked(n.args[0]):
             return converted(n.args[0], n.dtype)
         return None
 
@@ -158,7 +158,7 @@ def _under(condition: Term, outcome: bool, t: Term) -> Term:
     return t
 
 
-def _masked(t: Term) -> bool:
+def is_masked(t: Term) -> bool:
     """0 in one case of a condition."""
     return t.op == "select" and any(map(is_zero, t.args[1:]))
 

@@ -34,6 +34,7 @@ from neptune_mlir.frontend.gradient.derivatives import (
     addends_of,
     choose,
     converted,
+    is_masked,
     is_zero,
     masks_outside,
     minus,
@@ -345,23 +346,27 @@ def _with_factors(value: Term, found: Split) -> Term:
     divisors may leave the range of its type."""
     if is_zero(value):
         return value
+    none = T.make("eq", value, T.const(0.0, value.dtype))
     if found.over is not None:
         value = times(value, converted(found.over, value.dtype))
-    if found.under is not None:
-        none = T.make("eq", value, T.const(0.0, value.dtype))
-        divisors = [found.under]
-        while divisors:
-            divisor = divisors.pop()
-            if divisor.op == "mul":
-                divisors += divisor.args
-            else:
-                value = over(value, converted(divisor, value.dtype))
-        if found.masked:  # nothing live: 0, also over a divisor of 0
-            value = choose(none, T.const(0.0, value.dtype), value)
+    divisors = [] if found.under is None else [found.under]
+    while divisors:
+        divisor = divisors.pop()
+        if divisor.op == "mul":
+            divisors += divisor.args
+        else:
+            value = over(value, converted(divisor, value.dtype))
+    if found.masked or (is_masked(found.rest) and _divides(found.over)):
+        # nothing live: 0, also over a divisor of 0
+        value = choose(none, T.const(0.0, value.dtype), value)
     for condition, when in found.zeros:
         zero = T.const(0.0, value.dtype)
         value = choose(condition, *((zero, value) if when else (value, zero)))
     return value
+
+
+def _divides(t: Term | None) -> bool:
+    return t is not None and any(n.op == "div" for n in T.walk(t))
 
 
 def _add(parts: dict[Term | str, Parts], n: Term | str, axes: frozenset[int], d: Term) -> None:

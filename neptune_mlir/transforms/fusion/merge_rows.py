@@ -14,10 +14,14 @@ or a bias computes with positions, `i` is `hi mod (extent of i)`.
 
 All nests that have one of the axes have to have both, side by side in their results, and read
 tensors by both or by neither; else the function stays as it is. What is read by one of them and by
-no other axis than `q` has (a sink or a slope of each head, a number of each query) is made a tensor
-that has both, by a small kernel. The function stays as it is, too, where the inner axis
-has more than MOST points, and where it has one point and the outer axis is divided (`tile` takes
-these as rows).
+no other axis than `q` has (a sink or a slope of each head, a number of each query) is chosen by a
+row among the elements of its group, where these are few:
+
+    sink[h]     ->     hi < I ? sink'[h, 0] : hi < 2 I ? sink'[h, 1] : ...     (sink' as [h, 8])
+
+Else it is made a tensor that has both, by a small kernel. The function stays as it is, too, where
+the inner axis has more than MOST points, and where it has one point and the outer axis is divided
+(`tile` takes these as rows).
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.reshapes import collapsed, expanded, extents_of, replaced
 from neptune_mlir.transforms.registry import register, remark
 
+FEW_HEADS = 16  # that a row chooses among: a comparison each, and no kernel in front
 MOST = 64  # rows of one axis that leave a product with too few
 
 
@@ -139,6 +144,7 @@ class _Merged:
     def __init__(self, program: NestProgram, pair: _Pair, loops: dict[str, _Loops]):
         self._program, self._pair, self._loops = program, pair, loops
         self._views: dict[str, str] = {}  # key of a tensor -> key of what stands for it
+        self._parted: dict[Any, str] = {}  # a tensor, its outer axis as parts and groups
         self._spread: dict[Any, str] = {}  # a tensor by one of the axes -> key of one by both
 
     @classmethod
@@ -263,6 +269,9 @@ class _Merged:
         """What is read by one of the axes, of a tensor that has both: its elements, each as often
         as the other axis has points."""
         (at,) = [k for k, i in enumerate(read.args) if i.axes & {loops.outer, loops.inner}]
+        heads = self._pair.group or (self._outer if ix.is_static(self._outer) else FEW_HEADS + 1)
+        if loops.outer in read.axes and heads <= FEW_HEADS:
+            return self._chosen(read, loops, at, heads)
         axes = [i.attr for i in read.args]
         axes[at : at + 1] = [loops.outer, loops.inner]
         here = (read.attr, at, loops.outer in read.axes)
@@ -280,6 +289,27 @@ class _Merged:
         row = [loops.number[k] for k in (loops.outer, loops.inner) if k in loops.number]
         rest = [T.rename_axes(i, loops.number) for i in read.args]
         return T.read(self._spread[here], *rest[:at], *row, *rest[at + 1 :], dtype=read.dtype)
+
+    def _chosen(self, read: Term, loops: _Loops, at: int, heads: int) -> Term:
+        """What is read by the outer axis alone, chosen by where a row lies: of a few elements."""
+        key, rest = read.attr, [T.rename_axes(i, loops.number) for i in read.args]
+        before, after = rest[:at], rest[at + 1 :]
+        if self._pair.group:
+            if (read.attr, at) not in self._parted:
+                made = expanded(self._program.values[key], at, [self._parts, heads])
+                self._parted[read.attr, at] = self._program.values.key(made, "parts")
+            key = self._parted[read.attr, at]
+            before = [*before, loops.number[loops.outer]]
+        row = loops.number[loops.inner]
+
+        def element(head: int) -> Term:
+            return T.read(key, *before, T.const(head, "index"), *after, dtype=read.dtype)
+
+        found = element(heads - 1)
+        for head in reversed(range(heads - 1)):
+            end = T.make("mul", self._length, T.const(head + 1, "index"))
+            found = T.make("select", T.make("lt", row, end), element(head), found)
+        return found
 
     def _divided(self, position: Term, loops: _Loops) -> Term:
         """A position that has the outer axis divided by a multiple of the group."""

@@ -245,8 +245,11 @@ def wrong_in(
         own = written.rests.keys() & summed_with_own_weights(program)
         return Wrong("it cannot be compared with the program", frozenset(own)) if own else None
 
+    refused = _refused_of(definition, before.steps)
+
     def wrong(fusions: Sequence[Fusion]) -> str:
-        return wrong_values(definition, before.steps, whole, after.fused_steps(fusions))
+        now = after.fused_steps(fusions)
+        return wrong_values(definition, before.steps, whole, now, refused=refused)
 
     text = wrong(corrected)
     if not text:
@@ -262,6 +265,26 @@ def wrong_in(
     if factors:
         return Wrong(text, factors)
     return Wrong(text, apart=like_the_last(blamed))
+
+
+# What is refused is asked of in another form: what is known of the program as written, by its
+# content, is kept from one to the next.
+_refused: list[Any] = []
+
+
+def _refused_of(definition: WholeProgram, steps: Sequence[Step]) -> list[Any]:
+    """Where the trial of this program is, or belongs."""
+    tables = definition.inputs, definition.scalars, definition.results, definition.rounded
+    content = [[*of.items()] for of in tables], definition.exponents, [s.content for s in steps]
+    if not _refused or _refused[0] != content:
+        _refused[:] = content, []
+    trials: list[Any] = _refused[1]
+    return trials
+
+
+def forget() -> None:
+    """A compilation is over: what was refused last is not asked of again."""
+    _refused.clear()
 
 
 def like_the_last(fusion: Fusion) -> tuple[str, ...]:

@@ -5,6 +5,9 @@
 // mask computes the query.
 // CHECK: #[[ROW:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2, d4)>
 // CHECK: #[[KEY:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3, d4)>
+// CHECK-DAG: #[[FIRST:.*]] = affine_map<(d0, d1, d2) -> (d0, 0)>
+// CHECK-DAG: #[[SECOND:.*]] = affine_map<(d0, d1, d2) -> (d0, 1)>
+// CHECK-DAG: #[[THIRD:.*]] = affine_map<(d0, d1, d2) -> (d0, 2)>
 // CHECK-LABEL: func.func @grouped
 // CHECK-SAME: neptune.merged_rows = 0
 // CHECK-DAG: %[[I:.*]] = tensor.dim %arg0, %c2
@@ -71,31 +74,66 @@ func.func @shared(%q: tensor<4x3x8xf16>, %k: tensor<16x8xf16>) -> tensor<4x3x16x
   return %s : tensor<4x3x16xf32>
 }
 
-// A scale that one of the axes has alone: a kernel makes a tensor of it that has both.
+// A scale that one of many heads has alone: a kernel makes a tensor of it that has both.
 // CHECK-LABEL: func.func @scaled
-// CHECK-SAME: neptune.merged_rows = 12
+// CHECK-SAME: neptune.merged_rows = 60
 // CHECK-SAME: neptune.spreads
 // CHECK: %[[BOTH:.*]] = "neptune.map"()
-// CHECK: "neptune.read"(%arg2) {map = #{{.*}}} : (tensor<4xf32>) -> f32
+// CHECK: "neptune.read"(%arg2) {map = #{{.*}}} : (tensor<20xf32>) -> f32
 // CHECK-NEXT: "neptune.yield"
-// CHECK-NEXT: domain = array<i64: 4, 3>
-// CHECK: %[[ROWS:.*]] = tensor.collapse_shape %[[BOTH]] {{.*}} : tensor<4x3xf32> into tensor<12xf32>
+// CHECK-NEXT: domain = array<i64: 20, 3>
+// CHECK: %[[ROWS:.*]] = tensor.collapse_shape %[[BOTH]] {{.*}} : tensor<20x3xf32> into tensor<60xf32>
 // CHECK: "neptune.read"(%[[ROWS]])
 // CHECK: return
-func.func @scaled(%q: tensor<4x3x8xf16>, %k: tensor<16x8xf16>, %a: tensor<4xf32>) -> tensor<4x3x16xf32> {
+func.func @scaled(%q: tensor<20x3x8xf16>, %k: tensor<16x8xf16>, %a: tensor<20xf32>) -> tensor<20x3x16xf32> {
   %s = "neptune.reduce"() ({
-    %0 = "neptune.read"(%q) {map = affine_map<(h, i, j, d) -> (h, i, d)>} : (tensor<4x3x8xf16>) -> f16
+    %0 = "neptune.read"(%q) {map = affine_map<(h, i, j, d) -> (h, i, d)>} : (tensor<20x3x8xf16>) -> f16
     %1 = arith.extf %0 : f16 to f32
     %2 = "neptune.read"(%k) {map = affine_map<(h, i, j, d) -> (j, d)>} : (tensor<16x8xf16>) -> f16
     %3 = arith.extf %2 : f16 to f32
     %4 = arith.mulf %1, %3 : f32
     "neptune.yield"(%4) : (f32) -> ()
-  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 4, 3, 16, 8>, result_axes = array<i64: 0, 1, 2>} : () -> tensor<4x3x16xf32>
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 20, 3, 16, 8>, result_axes = array<i64: 0, 1, 2>} : () -> tensor<20x3x16xf32>
   %m = "neptune.map"() ({
-    %0 = "neptune.read"(%s) {map = affine_map<(h, i, j) -> (h, i, j)>} : (tensor<4x3x16xf32>) -> f32
-    %1 = "neptune.read"(%a) {map = affine_map<(h, i, j) -> (h)>} : (tensor<4xf32>) -> f32
+    %0 = "neptune.read"(%s) {map = affine_map<(h, i, j) -> (h, i, j)>} : (tensor<20x3x16xf32>) -> f32
+    %1 = "neptune.read"(%a) {map = affine_map<(h, i, j) -> (h)>} : (tensor<20xf32>) -> f32
     %2 = arith.mulf %0, %1 : f32
     "neptune.yield"(%2) : (f32) -> ()
-  }) {domain = array<i64: 4, 3, 16>, result_axes = array<i64: 0, 1, 2>} : () -> tensor<4x3x16xf32>
-  return %m : tensor<4x3x16xf32>
+  }) {domain = array<i64: 20, 3, 16>, result_axes = array<i64: 0, 1, 2>} : () -> tensor<20x3x16xf32>
+  return %m : tensor<20x3x16xf32>
+}
+
+// A scale of each of few heads: a row chooses among those of its group, by where it lies.
+// CHECK-LABEL: func.func @chosen
+// CHECK-NOT: neptune.spreads
+// CHECK: %[[I:.*]] = tensor.dim %arg0, %c1
+// CHECK: %[[A:.*]] = tensor.expand_shape %arg2 {{.*}} : tensor<6xf32> into tensor<2x3xf32>
+// CHECK: "neptune.map"
+// CHECK: %[[ROW:.*]] = "neptune.index"() {dim = 1 : i64}
+// CHECK: %[[IN0:.*]] = arith.cmpi slt, %[[ROW]], %[[I]]
+// CHECK: %[[A0:.*]] = "neptune.read"(%[[A]]) {map = #[[FIRST]]}
+// CHECK: %[[TWO:.*]] = arith.muli %[[I]], %c2
+// CHECK: %[[IN1:.*]] = arith.cmpi slt, %[[ROW]], %[[TWO]]
+// CHECK: %[[A1:.*]] = "neptune.read"(%[[A]]) {map = #[[SECOND]]}
+// CHECK: %[[A2:.*]] = "neptune.read"(%[[A]]) {map = #[[THIRD]]}
+// CHECK: %[[REST:.*]] = arith.select %[[IN1]], %[[A1]], %[[A2]]
+// CHECK: arith.select %[[IN0]], %[[A0]], %[[REST]]
+func.func @chosen(%q: tensor<6x?x8xf16>, %k: tensor<2x16x8xf16>, %a: tensor<6xf32>) -> tensor<6x?x16xf32> {
+  %c1 = arith.constant 1 : index
+  %i = tensor.dim %q, %c1 : tensor<6x?x8xf16>
+  %s = "neptune.reduce"(%i) ({
+    %0 = "neptune.read"(%q) {map = affine_map<(h, i, j, d) -> (h, i, d)>} : (tensor<6x?x8xf16>) -> f16
+    %1 = arith.extf %0 : f16 to f32
+    %2 = "neptune.read"(%k) {map = affine_map<(h, i, j, d) -> (h floordiv 3, j, d)>} : (tensor<2x16x8xf16>) -> f16
+    %3 = arith.extf %2 : f16 to f32
+    %4 = arith.mulf %1, %3 : f32
+    "neptune.yield"(%4) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 6, -9223372036854775808, 16, 8>, result_axes = array<i64: 0, 1, 2>} : (index) -> tensor<6x?x16xf32>
+  %m = "neptune.map"(%i) ({
+    %0 = "neptune.read"(%s) {map = affine_map<(h, i, j) -> (h, i, j)>} : (tensor<6x?x16xf32>) -> f32
+    %1 = "neptune.read"(%a) {map = affine_map<(h, i, j) -> (h)>} : (tensor<6xf32>) -> f32
+    %2 = arith.mulf %0, %1 : f32
+    "neptune.yield"(%2) : (f32) -> ()
+  }) {domain = array<i64: 6, -9223372036854775808, 16>, result_axes = array<i64: 0, 1, 2>} : (index) -> tensor<6x?x16xf32>
+  return %m : tensor<6x?x16xf32>
 }

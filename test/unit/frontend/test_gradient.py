@@ -189,6 +189,21 @@ def test_rows_that_see_nothing_have_no_gradient():
     assert np.abs(dq[:, :, 4:]).min() >= 0 and dk.any() and dv.any()
 
 
+def test_a_row_that_sees_nothing_without_a_guard():
+    """Its result is NaN. What multiplies a sum over its keys has been divided by 0."""
+    p = N.Program("p")
+    i, j = p.axes("i j")
+    x, r = p.input("x", i, j, dtype="f64"), p.input("r", i, dtype="f64")
+    score = N.where(j > i, x[i, j] * r[i], -N.inf)
+    weight = N.exp(score - N.max(score, j))
+    p.output(N.sum(weight / N.sum(weight, j), j), i)
+    rng = np.random.default_rng(8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = compare(p, [rng.standard_normal(n) for n in ((4, 4), 4)])
+    assert not found["x"][3].any() and found["r"][3] == 0
+
+
 def test_scores_of_minus_infinity():
     program = ops.attention(head_dim=4, **OPTIONS["bias"])
     rng = np.random.default_rng(4)

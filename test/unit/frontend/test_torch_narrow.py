@@ -78,7 +78,7 @@ def test_signs_shifts_windows_and_the_inverse_of_erf():
     def program(x, n):
         windows = [f(9, periodic=p) for p in (True, False)
                    for f in (torch.hann_window, torch.hamming_window, torch.blackman_window)]
-        shifts = n >> 1, n << 2, n >> torch.tensor([0, 1, 2, 3])
+        shifts = n >> 1, n << 2, 3 << (n & 7), n >> torch.tensor([0, 1, 2, 3])
         signs = torch.copysign(x + 1, x) * 1, torch.copysign(x, -2.0)
         return torch.signbit(x) & True, *signs, *shifts, torch.erfinv(x.clamp(-1, 1)), *windows
 

@@ -74,6 +74,16 @@ def test_floats_of_8_bits():
         np.testing.assert_array_equal(got.astype("float32"), want.astype("float32"))
 
 
+def test_parts_that_are_put_where_data_say():
+    def function(cache, new, at):
+        whole = lax.dynamic_update_slice(cache, new, (at[0], 1))
+        row = lax.dynamic_update_slice(whole[0], new[0], (at[1],))
+        return whole, row * row[::-1], cache.at[at[1]].set(0)
+
+    for at in ([2, 0], [9, -1], [-7, 3]):  # those beyond the ends begin there
+        agrees(function, f32(5, 6), f32(2, 4), np.array(at, np.int32))
+
+
 def test_slices_of_no_element():
     agrees(lambda x: lax.associative_scan(jnp.add, x, axis=1), f32(2, 5))
 
@@ -97,7 +107,7 @@ def test_two_steps_of_a_recurrence_make_no_cycle():
     [
         (lambda x: jnp.sort(x.astype("uint32")),
          r"^f\.mlir:\d+:\d+: 'stablehlo\.sort' has no lowering"),
-        (lambda x: jnp.linalg.cholesky(x), "'stablehlo.custom_call' has no lowering"),
+        (lambda x: jnp.linalg.cholesky(x), r"'stablehlo\.custom_call @\w+' has no lowering"),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_named_where_it_stands(function, said):

@@ -13,6 +13,7 @@ from neptune_mlir.analysis.layouts import parse
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from support.chips.run_kernels import Simulated
+from support.variants import Variants
 
 
 def kernel(name, cols=None, knob=""):
@@ -22,9 +23,8 @@ def kernel(name, cols=None, knob=""):
     if not cols:
         raised, _ = raised.of_chunks()
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
-    variants = raised.variants(base, str(base.module), "sm_90a") if knob else ()
-    found = {"": base, **{case.knob: low for case, low in variants}}
-    return program, Simulated(found[knob].module, target="sm_90a")
+    found = Variants(raised, base, "sm_90a")[knob]
+    return program, Simulated(found.module, target="sm_90a")
 
 
 def check(program, run, *given):

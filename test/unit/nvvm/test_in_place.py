@@ -10,8 +10,10 @@ import pytest
 
 import neptune_mlir as neptune
 from neptune_mlir import ops
+from neptune_mlir.codegen.nvidia import quad_rows
 from neptune_mlir.frontend.gradient.added import adding
 from neptune_mlir.frontend.notation import Program, sum
+from neptune_mlir.runtime.memory import Sizes
 from neptune_mlir.targets.tuned import Choice
 from support.chips.run_kernels import Specialised
 
@@ -76,10 +78,10 @@ def test_a_gradient_over_its_logits():
     np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=1e-4)
 
 
-def product(read, dtype="f32"):
+def product(read, dtype="f32", rows=256):
     """o[i, j] = a(i, j) + x w, where `read` says what of a is read."""
     p = Program("product")
-    i, j, k = p.axis("i", 256), p.axis("j", 256), p.axis("k", 64)
+    i, j, k = p.axis("i", rows), p.axis("j", 256), p.axis("k", 64)
     x, w = p.input("x", i, k, dtype="f16"), p.input("w", k, j, dtype="f16")
     a = p.input("a", i, j, dtype=dtype)
     p.output(sum(x[i, k] * w[k, j], k) + read(a, i, j), i, j, dtype="f32")
@@ -100,9 +102,24 @@ def test_which_may_be(read, dtype, wanted):
     assert Specialised(product(read, dtype)).plan.in_place == wanted
 
 
+@pytest.mark.parametrize(("dtype", "rows"), [("f16", 200), ("f32", 256)])
+def test_what_is_added_comes_in_chunks(dtype, rows, monkeypatch):
+    """Lanes of a quad give each other what they load for them; rows that are not there are none."""
+    taken = []
+    spread = quad_rows._spread
+    monkeypatch.setattr(quad_rows, "_spread", lambda *a: taken.append(1) or spread(*a))
+    kernel = Specialised(product(lambda a, i, j: a[i, j], dtype, rows))
+    assert len(taken) == {"f16": 16, "f32": 32}[dtype]  # of a thread, 16 bytes each
+    rng = np.random.default_rng(3)
+    x, w = (rng.standard_normal(n).astype(np.float16) for n in ((rows, 64), (64, 256)))
+    a = rng.standard_normal((rows, 256)).astype({"f16": np.float16, "f32": np.float32}[dtype])
+    wanted = x.astype(float) @ w.astype(float) + a
+    assert np.abs(kernel(x, w, a) - wanted).max() < 1e-4
+
+
 @pytest.mark.nightly
-def test_programs_in_pairs_take_nobodys_memory():
-    """Of an odd number the last two are one program, which would add twice."""
+def test_an_even_number_of_programs_in_pairs_may():
+    """Of an odd number two blocks run the last one, and both would add."""
     p = Program("linear")
     i, j, d = p.axis("i"), p.axis("j"), p.axis("d", 1024)
     x, w = p.input("x", i, d, dtype="f16"), p.input("w", j, d, dtype="f16")
@@ -113,4 +130,8 @@ def test_programs_in_pairs_take_nobodys_memory():
         any(k.get("cluster") for k in image["kernels"].values()): kernel.bundle.plan_of(image)
         for image in kernel.facts["images"]
     }
-    assert plans[False].in_place and not plans[True].in_place
+    for paired, plan in plans.items():
+        for rows in (256, 257, 300):  # programs of 128
+            shapes = [(rows, 640), (640, 1024), (rows, 1024), (rows, 1024)]
+            found = Sizes(plan, shapes, [None] * 4, 132).requirements.in_place
+            assert bool(found) == (not paired or -(-rows // 128) % 2 == 0), (paired, rows)

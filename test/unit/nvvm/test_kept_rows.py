@@ -15,6 +15,7 @@ from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.targets.resources import kept_row_warps
 from neptune_mlir.transforms.schedule import row_tiles
 from support.chips.run_kernels import Simulated
+from support.variants import Variants
 
 COLS = 2312  # 289 chunks of 16 bytes: the last of two that a thread has may not exist
 
@@ -32,9 +33,8 @@ def program_of(name, dtype, cols, knob=""):
     if not cols:
         raised, _ = raised.of_chunks()
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
-    variants = raised.variants(base, str(base.module), "sm_90a") if knob else ()
-    found = {"": base, **{case.knob: low for case, low in variants}}
-    return program, Simulated(found[knob].module, target="sm_90a")
+    found = Variants(raised, base, "sm_90a")[knob]
+    return program, Simulated(found.module, target="sm_90a")
 
 
 def check(program, run, name, rows, cols, dtype=np.float16):

@@ -21,6 +21,7 @@ from neptune_mlir.transforms.schedule.row_tiles import SHORT_ROWS
 from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.chips.scalar_ops import bf16_round
+from support.variants import Variants
 
 CUT = "columns:64"
 LONG, MORE = "length:8192;few:1", "length:8192;few:2"
@@ -33,8 +34,7 @@ def lowered(name, cols=None, dtype="f32"):
     program = getattr(ops, name)(dtype=dtype, **size)
     raised = RaisedProgram(program.to_mlir(), name)
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
-    found = {case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")}
-    return program, {"": base, **found}
+    return program, Variants(raised, base, "sm_90a")
 
 
 def close(name, knob, rows, cols, *, known=False, dtype="f32", **choices):

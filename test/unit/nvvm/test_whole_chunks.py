@@ -15,6 +15,7 @@ from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.runtime.plan import evaluate
 from support.chips.run_kernels import Simulated, Variant
+from support.variants import Variants
 
 PROGRAMS = {
     name: getattr(ops, name)(dtype="f16")
@@ -27,8 +28,7 @@ def lowered(name):
     """The tile program for rows of whole chunks, its condition, and its variants by knob."""
     raised, when = RaisedProgram(PROGRAMS[name].to_mlir(), name).of_chunks()
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")))
-    found = {case.knob: low for case, low in raised.variants(base, str(base.module), "sm_90a")}
-    return {"": base, **found}, when
+    return Variants(raised, base, "sm_90a"), when
 
 
 @cache

@@ -13,8 +13,6 @@ from neptune_mlir import ops
 from neptune_mlir.dialects.attributes import TILE
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
-from neptune_mlir.driver.compiler import pipeline_of
-from neptune_mlir.driver.family import tiled
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
 from neptune_mlir.pipelines import cases, cpu, grids, streamed_factors
@@ -279,40 +277,6 @@ def test_smaller_tiles_where_their_rounds_are_over_sooner(knob, rows, heads, tak
     case = cases.Case(knob, condition, length=length, tiles=tiles)
     when = Conditions(plans[0]).of(case, plans[1])
     shapes = [(1, heads, 2048, 64), (1, heads, 2048, 64)]
-    assert bool(evaluate(when, shapes, (), 132)) == taken
-
-
-@pytest.mark.parametrize(
-    ("mask", "calls"),
-    [
-        # queries, keys: the last rows of a triangle stream half of it at least
-        ({}, {(211, 653): True, (211, 421): True, (211, 300): False, (653, 653): False}),
-        ({"window": 71}, {(353, 353): False, (653, 653): True, (20, 300): True}),
-        ({"documents": True}, None),  # data say how long programs are
-    ],
-)
-def test_which_programs_are_about_as_long(mask, calls):
-    program = ops.attention(head_dim=64, dtype="f16", causal=True, **mask)
-    raised = RaisedProgram(program.to_mlir(), "x", None, "")
-    family = next(tiled(raised, pipeline_of("sm_90a"), "sm_90a", None))
-    even = family.lowering.each.even
-    assert (even is None) == (calls is None)
-    for (queries, keys), wanted in (calls or {}).items():
-        shapes = [(1, 1, queries, 64), (1, 1, keys, 64)]
-        assert bool(evaluate(even, shapes, (), 132)) == wanted, (queries, keys)
-
-
-@pytest.mark.parametrize(("rows", "taken"), [(211, False), (500, True)])
-def test_programs_that_are_as_long_take_rounds_under_a_mask(rows, taken):
-    """39 heads: 78 programs are one round, 156 of half as many rows two."""
-    shape, length = Shape(184, 184, True, True), ["dim", 1, 2]
-    each = ProgramLengths(length, even=["le", ["dim", 0, 2], 300])
-    grids = [(HEADS, ["ceildiv", ["min", ["dim", 0, 2], 211], n]) for n in (128, 64)]
-    plans = [replace(PLAN, launches=(Launch("f_0", grid, ()),)) for grid in grids]
-    tiles = (shape, Choice(64, 112)), (shape, Choice(128, 96))
-    case = cases.Case("few:1", length=length, tiles=tiles, each=each)
-    when = Conditions(plans[0]).of(case, plans[1])
-    shapes = [(3, 13, rows, 184), (3, 13, 2000, 184)]
     assert bool(evaluate(when, shapes, (), 132)) == taken
 
 

@@ -62,13 +62,13 @@ def test_few_tiles_are_not_looked_at_before(
 
 
 def test_rows_are_not_merged_for_few_tiles() -> None:
-    """A slope for each head is spread over the rows of all heads by a kernel in front."""
-    program = ops.attention(head_dim=64, dtype="f16", alibi=True, heads=8, kv_heads=1)
+    """A slope of each of many heads is spread over the rows of all by a kernel in front."""
+    program = ops.attention(head_dim=64, dtype="f16", alibi=True, heads=20, kv_heads=1)
     when, kernels = taken_by(program, lambda case: case.merged and case.schedule == "private")
     assert kernels[0] == 1
     assert kernels[1] > 2
     for keys, taken in ((44, False), (500, False), (3000, True)):
-        shapes = [(1, 8, 44, 64), (1, 1, keys, 64), (1, 1, keys, 64), (8,)]
+        shapes = [(1, 20, 44, 64), (1, 1, keys, 64), (1, 1, keys, 64), (20,)]
         assert bool(evaluate(when, shapes, (), 132)) == taken
 
 

@@ -43,6 +43,16 @@ def near(b, h, i, j):
     return (i - j < 4) & (documents[b, i] == documents[b, j])
 
 
+def test_a_package_gives_none_for_an_empty_list():
+    """AOTInductor's does, and what it calls is this."""
+    q = torch.randn(1, 2, 5, 8)
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU)
+    options = ["", 8**-0.5, True, False]
+    with torch.no_grad():
+        found, _ = gradients._forward(keys, q, q, q, None, None, *options)
+    torch.testing.assert_close(found, SDPA(q, q, q, is_causal=True))
+
+
 CASES = {
     "plain": {}, "causal": {"is_causal": True}, "grouped": {"enable_gqa": True},
     "alibi": {"score_mod": alibi, "learned": [slopes]},

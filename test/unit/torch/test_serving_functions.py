@@ -65,6 +65,8 @@ def test_scales_say_by_their_shape_what_they_are_for(kind, shapes):
             torch.testing.assert_close(out[b].double(), wanted, atol=2e-5, rtol=1e-5)
     with pytest.raises(UsageError, match="not alike"):
         nt.paged_attention(q, k, v, TABLE, LENGTHS, k_scales=scales[0])
+    with pytest.raises(UsageError, match="chunks is 3"):  # on a CPU as where it means something
+        nt.paged_attention(q, k, v, TABLE, LENGTHS, chunks=3)
 
 
 def test_shared_keys_and_a_tree():

@@ -22,6 +22,7 @@ from neptune_mlir.algebra.numerics.at_once import (
 )
 from neptune_mlir.algebra.numerics.evaluation import Domain
 from neptune_mlir.algebra.numerics.orders import HALVES, SIGNS
+from neptune_mlir.algebra.numerics.remembered import store
 from neptune_mlir.algebra.numerics.steps import IN_ORDER, NestStep
 from neptune_mlir.algebra.numerics.whole import WholeProgram, wrong_values
 from neptune_mlir.driver import compiler
@@ -301,7 +302,7 @@ def seen(monkeypatch):
     found = []
     monkeypatch.setattr(
         "neptune_mlir.transforms.fusion.whole.wrong_values",
-        lambda definition, *rest: found.append(definition) or "",
+        lambda definition, *rest, refused: found.append(definition) or "",
     )
     return found
 
@@ -444,6 +445,25 @@ def test_sums_that_cancel_are_found():
     program, written, expanded = variances()
     assert not wrong_values(program, written, program, written)
     assert "'total'" in wrong_values(program, written, program, expanded)
+
+
+def test_what_follows_a_refused_form_has_its_inputs_and_runs(monkeypatch):
+    program, written, expanded = variances()
+    more, drawn, refused = whole.further, [], []
+    monkeypatch.setattr(whole, "further", lambda *given: drawn.append(given[3:]) or more(*given))
+
+    def said(form):
+        return wrong_values(program, written, program, form, refused=refused)
+
+    token = store.set(None)  # no other test's verdict
+    try:
+        wrong = [said(expanded), said(expanded)]
+        assert wrong[0] and wrong[0] == wrong[1] and len(refused) == 1
+        assert [said(written), said(written)] == ["", ""] and not refused
+    finally:
+        store.reset(token)
+    first, again = whole.SEED, whole.SEED + 1  # by the second plan nobody asks of what is wrong
+    assert [seed for seed, only in drawn if only is None] == [first, again, first, again]
 
 
 def test_what_is_far_off_is_found_before_all_inputs_are_evaluated(monkeypatch):

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.tile_contract import TileContraction
-from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
-from neptune_mlir.codegen.cpu.tile_magnitudes import (
+from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import (
     bits_of,
     folded,
     integer,
     least_with,
     most_with,
 )
+from neptune_mlir.codegen.cpu.tile_contract import TileContraction
+from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
 from neptune_mlir.ir.bindings import arith, ir, llvm, vector
 
 

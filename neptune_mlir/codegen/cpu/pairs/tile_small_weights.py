@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.scratch import Scratch
-from neptune_mlir.codegen.cpu.tile_contract import TileContraction
-from neptune_mlir.codegen.cpu.tile_left import Left
-from neptune_mlir.codegen.cpu.tile_magnitudes import (
+from neptune_mlir.codegen.cpu.pairs.tile_left import Left
+from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import (
     EXPONENT,
     NORMAL,
     bits_of,
@@ -19,6 +18,8 @@ from neptune_mlir.codegen.cpu.tile_magnitudes import (
     integer,
     most_with,
 )
+from neptune_mlir.codegen.cpu.scratch import Scratch
+from neptune_mlir.codegen.cpu.tile_contract import TileContraction
 from neptune_mlir.ir.bindings import arith
 
 _MANY = 64  # what the left factor is 2 to the power of larger
@@ -64,6 +65,50 @@ def enlarged(em: VectorEmitter, value: Any) -> Any:
     return arith.bitcast(value.type, larger)
 
 
+@dataclass(frozen=True)
+class Larger:
+    """A product whose left factor may be larger: whether the right one allows that, its words, and
+    what packs the left one so."""
+
+    allowed: Any
+    right: MemoryView
+    pack: Callable[[], None]
+
+
+def multiply_larger(
+    em: VectorEmitter, c: TileContraction, scratch: Scratch, start: Any, plain: Any,
+    larger: Larger, pairs: Callable[[TileContraction], None], otherwise: Callable[[], None],
+) -> None:  # fmt: skip
+    """Multiply by `pairs`: where `plain` holds as it is packed, else with a larger left factor if
+    that helps, else `otherwise`."""
+    live = c.live_rows(em)
+    # one product for both: its sums go elsewhere where they are larger
+    reduced = sums_apart(scratch, c)
+    always, never = (em.constant(answer, em.i1) for answer in (True, False))
+
+    def grown() -> list[Any]:
+        fits = fits_enlarged(em, c, larger.right, live)
+
+        def pack() -> None:
+            larger.pack()
+            if start is None:
+                clear(em, c, reduced, live)
+
+        em.branch(fits, pack)
+        return [fits]
+
+    (fits,) = em.choose(
+        plain, lambda: [always], lambda: em.choose(larger.allowed, grown, lambda: [never])
+    )
+
+    def multiply() -> None:
+        assert c.c.view is not None
+        pairs(replace(c, c=replace(c.c, view=em.either_view(plain, c.c.view, reduced))))
+        em.branch(em.negation(plain), lambda: add_reduced(em, c, reduced, start, live))
+
+    em.branch(fits, multiply, otherwise)
+
+
 def sums_apart(scratch: Scratch, c: TileContraction) -> MemoryView:
     """Where sums of a factor that is larger are made, to be written as those of the product."""
     g, em = c.generic, scratch.em
@@ -75,22 +120,44 @@ def sums_apart(scratch: Scratch, c: TileContraction) -> MemoryView:
     return replace(made, offset=em.sub(made.offset, first))
 
 
+def clear(em: VectorEmitter, c: TileContraction, made: MemoryView, live: Index) -> None:
+    """Let sums of a factor that is larger begin as 0."""
+    zero = em.constant(0.0, em.vector_type(c.kind))
+    em.nest(_rows_and_vectors(em, c, live), lambda position: _store(em, c, made, position, zero))
+
+
 def add_reduced(
-    em: VectorEmitter, c: TileContraction, made: TileContraction, start: Any, live: Index
+    em: VectorEmitter, c: TileContraction, made: MemoryView, start: Any, live: Index
 ) -> None:  # fmt: skip
     """Add sums of a factor that is larger to those of the product, or (`start`) put them there."""
-    g = c.generic
-    (m,) = c.rows
-    assert c.c.view is not None and made.c.view is not None
+    assert c.c.view is not None
+    view = c.c.view
     step = em.constant(2.0**-_MANY, em.vector_type(c.kind))
 
     def one(position: list[Index]) -> None:
-        at = {m: em.add(position[0], g.lows[m]), c.v: em.add(position[1], g.lows[c.v])}
-        where = [at[e.position] for e in c.c.index]
-        inner = len(where) - 1
-        value = arith.mulf(em.load_vector(made.c.view, where, inner), step)
+        where = _place(em, c, position)
+        value = arith.mulf(em.load_vector(made, where, len(where) - 1), step)
         if start is None:
-            value = arith.addf(em.load_vector(c.c.view, where, inner), value)
-        em.store_vector(c.c.view, where, inner, value)
+            value = arith.addf(em.load_vector(view, where, len(where) - 1), value)
+        _store(em, c, view, position, value)
 
-    em.nest([(0, live, 1), (0, g.extents[c.v], em.lanes)], one)
+    em.nest(_rows_and_vectors(em, c, live), one)
+
+
+def _rows_and_vectors(
+    em: VectorEmitter, c: TileContraction, live: Index
+) -> list[tuple[Index, Index, int]]:
+    return [(0, live, 1), (0, c.generic.extents[c.v], em.lanes)]
+
+
+def _place(em: VectorEmitter, c: TileContraction, position: list[Index]) -> list[Index]:
+    g, (m,) = c.generic, c.rows
+    at = {m: em.add(position[0], g.lows[m]), c.v: em.add(position[1], g.lows[c.v])}
+    return [at[e.position] for e in c.c.index]
+
+
+def _store(
+    em: VectorEmitter, c: TileContraction, view: MemoryView, position: list[Index], value: Any
+) -> None:
+    where = _place(em, c, position)
+    em.store_vector(view, where, len(where) - 1, value)

@@ -28,11 +28,10 @@ from functools import partial
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
-from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
-from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
-from neptune_mlir.codegen.cpu.tile_left import Left, rounded
-from neptune_mlir.codegen.cpu.tile_magnitudes import (
+from neptune_mlir.codegen.cpu.pairs import tile_amx, tile_parts
+from neptune_mlir.codegen.cpu.pairs.tile_amx import BLOCK, TILE, PackedRows, whole_depth
+from neptune_mlir.codegen.cpu.pairs.tile_left import Left, rounded
+from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import (
     NORMAL,
     at_least,
     exponent,
@@ -40,17 +39,14 @@ from neptune_mlir.codegen.cpu.tile_magnitudes import (
     integer,
     least_with,
 )
+from neptune_mlir.codegen.cpu.pairs.tile_parts import FactorParts
+from neptune_mlir.codegen.cpu.pairs.tile_small_weights import Larger, enlarged, multiply_larger
+from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
+from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
+from neptune_mlir.codegen.cpu.tile_copy import transpose_lines
 from neptune_mlir.codegen.cpu.tile_ops import TileGeneric, TileOperand, copied_once
-from neptune_mlir.codegen.cpu.tile_small_weights import (
-    add_reduced,
-    enlarged,
-    fits_enlarged,
-    sums_apart,
-)
-from neptune_mlir.ir.bindings import arith, ir, llvm, memref, vector
+from neptune_mlir.ir.bindings import arith, ir, llvm, vector
 
-TILE = 16  # rows and words of a tile of AMX; all extents are multiples of these, or of two of them
-_BLOCK = 2  # sums are held in so many rows and columns of tiles; factors have as many tiles each
 _APART = 2 * 127 - 102  # what both exponents have together where the product is 2^-102
 
 
@@ -88,7 +84,7 @@ def suits(c: TileContraction) -> bool:
         return False
     whole = g.extents[m] % TILE == 0 and g.extents[c.v] % TILE == 0 and g.extents[k] % 2 == 0
     # what is packed by the copy of another tile has no room for zeros
-    full = g.extents[k] == _whole(g.extents[k])
+    full = g.extents[k] == whole_depth(g.extents[k])
     whole = whole and (full or right.position_of(k) == 1)
     turned = left.position_of(k) == 0 and full and left.view.kind == f32
     lies = turned or left.position_of(k) == 1
@@ -101,64 +97,83 @@ class PairProducts:
 
     def __init__(self, em: VectorEmitter, how: str):
         self.em, self.how = em, how
-        self._packed: dict[Any, Packed] = {}
-        self._left: set[Any] = set()  # tiles that are left factors as they are loaded
-        self._least: dict[Any, tuple[Any, Any]] = {}  # their least magnitudes, and in which block
+        self._packed: dict[Any, Packed | FactorParts] = {}
+        self._left: dict[Any, Any] = {}  # tiles that are left factors as loaded, and of which op
+        self._found: dict[Any, tuple[Any, Any]] = {}  # what is known of them, and in which block
 
     def takes(self, c: TileContraction | None) -> bool:
         return c is not None and self.how != "none" and suits(c)
 
+    def splits(self, c: TileContraction | None) -> bool:
+        """Whether a product is of f32 numbers, in parts."""
+        return c is not None and self.how == "tiles" and tile_parts.suits(c)
+
     def note(self, c: TileContraction) -> None:
         """One that is taken, before tiles are loaded."""
-        if c.a.view is not None and c.a.view.kind == ir.BF16Type.get() and copied_once(c.a.scalar):
-            self._left.add(c.a.view.slot)
+        narrow = c.a.view is not None and c.a.view.kind == ir.BF16Type.get()
+        if c.a.view is not None and (narrow or tile_parts.is_read_whole(c)):
+            if copied_once(c.a.scalar):
+                self._left[c.a.view.slot] = c.generic.op
 
-    def loaded(self, tile: MemoryView, scratch: Scratch) -> None:
-        """A tile has been copied: the least magnitude in it is found here, and not in each step of
-        a loop that reads it."""
-        if tile.slot in self._left and tile.offset == 0 and tile.sizes[1] == tile.slot.shape[1]:
-            least = _least_of(self.em, scratch.words(tile), tile.sizes[0])
-            self._least[tile.slot] = least, ir.InsertionPoint.current.block
+    def loaded(
+        self, tile: MemoryView, scratch: Scratch, product: Callable[[Any], TileContraction]
+    ) -> None:
+        """A tile has been copied: what is asked of it as a left factor is found here, and not in
+        each step of a loop that reads it. `product`: of an op."""
+        if tile.slot not in self._left or tile.offset != 0 or tile.sizes[1] != tile.slot.shape[1]:
+            return
+        if tile.kind == ir.BF16Type.get():
+            found = _least_of(self.em, scratch.words(tile), tile.sizes[0])
+        else:
+            found = tile_parts.pack_tile(self.em, product(self._left[tile.slot]), tile, scratch)
+        self._found[tile.slot] = found, ir.InsertionPoint.current.block
 
     def _known(self, c: TileContraction) -> Any:
-        """The least magnitude of a left factor, where it was found before."""
+        """What was found of a left factor where it was loaded."""
         assert c.a.view is not None
-        least, place = self._least.get(c.a.view.slot, (None, None))
+        found, place = self._found.get(c.a.view.slot, (None, None))
         block = ir.InsertionPoint.current.block
-        while least is not None and block != place:
+        while found is not None and block != place:
             owner = block.owner.operation
             if owner.name == "func.func":
                 return None
             block = owner.block
-        return least
+        return found
 
     def pack(self, products: list[TileContraction], written: set[Any], scratch: Scratch) -> int:
         """Pack right factors, in front of the loop over strips that writes these tiles. How many
         rows a strip had better have."""
         packed = False
         for c in products:
-            if self.takes(c) and c.b.view is not None and c.b.view.slot not in written:
+            if c.b.view is None or c.b.view.slot in written:
+                continue
+            if self.takes(c):
                 self._packed[c.generic.op] = _pack_right(self.em, c, scratch)
-                packed = True
-        return _BLOCK * TILE if packed and self.how == "tiles" else TILE
+            elif self.splits(c):
+                self._packed[c.generic.op] = tile_parts.pack_right(self.em, c, scratch)
+            packed = packed or c.generic.op in self._packed
+        return BLOCK * TILE if packed and self.how == "tiles" else TILE
 
     def multiply(
-        self, c: TileContraction, start: Any, scratch: Scratch, otherwise: Callable[[], None]
+        self, c: TileContraction, start: Any, scratch: Scratch, otherwise: Callable[..., None]
     ) -> None:
         packed = self._packed.get(c.generic.op)
         if packed is None or not (start is None or _is_zero(start)):
             otherwise()
+        elif isinstance(packed, FactorParts):
+            _multiply_parts(self.em, c, packed, self._known(c), scratch, start, otherwise)
         else:
             factors = Factors(packed, self._known(c))
-            _multiply(self.em, c, factors, scratch, start, self.how == "tiles", otherwise)
+            seldom = partial(otherwise, seldom=True)
+            _multiply(self.em, c, factors, scratch, start, self.how == "tiles", seldom)
 
     def finish(self, first: Any, last: Any, scratch: Scratch) -> None:
         """Between these two ops of a kernel, tiles have their sizes."""
         if self.how == "tiles" and self._packed:
             with ir.InsertionPoint(first):
-                _configure(self.em, scratch)
+                tile_amx.configure(self.em, scratch)
             with ir.InsertionPoint(last):
-                _intrinsic("tilerelease", [])
+                tile_amx.release()
 
 
 def _pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Packed:
@@ -166,7 +181,7 @@ def _pack_right(em: VectorEmitter, c: TileContraction, scratch: Scratch) -> Pack
     k, n = c.generic.reduced.index(True), c.v
     depth, columns = c.generic.extents[k], c.generic.extents[n]
     assert c.b.view is not None
-    made = scratch.allocate(integer(32), (_whole(depth) // 2, columns), 1)
+    made = scratch.allocate(integer(32), (whole_depth(depth) // 2, columns), 1)
     words = scratch.words(c.b.view)
     turned = c.b.position_of(k) == 1
 
@@ -202,37 +217,55 @@ def _multiply(
     tiles: bool, otherwise: Callable[[], None],
 ) -> None:  # fmt: skip
     """Emit the product; `otherwise` emits it in f32. `start`: what the output begins as."""
-    g = c.generic
-    (m,) = c.rows
-    live = g.extents[m]
-    if g.live and g.live[m] is not None:
-        live = em.sub(g.end(em, m, g.extents[m]), g.lows[m])
+    live = c.live_rows(em)
     left, least = _left(em, c, factors.least, live, scratch)
-    exponents = [exponent(em, x) for x in (least, factors.right.least)]
-    ends = [at_least(em, e, NORMAL) for e in exponents]
-    apart = at_least(em, arith.addi(*exponents), _APART)
+    right = factors.right.words
+    ends = [at_least(em, exponent(em, x), NORMAL) for x in (least, factors.right.least)]
+    plain = em.both(_far(em, least, factors.right.least), em.both(*ends))
 
-    def pairs(c: TileContraction, start: Any) -> None:
+    def pairs(c: TileContraction) -> None:
         if tiles:
-            _by_tiles(em, c, em.shifted(left, [g.lows[m], 0]), factors.right.words, start, live)
+            tile_amx.multiply(em, c, PackedRows(left), PackedRows(right), [(0, 0)], start)
         else:
-            _by_words(em, c, scratch.words(left), factors.right.words, start)
+            _by_words(em, c, scratch.words(left), right, start)
 
-    def larger() -> None:
+    def pack_larger() -> None:
         Left(em, c, live).pack(left, lambda value: rounded(em, enlarged(em, value)))
-        zero = em.constant(0.0, c.kind)
-        apart = replace(c, c=replace(c.c, view=sums_apart(scratch, c)))
-        pairs(apart, zero)
-        add_reduced(em, c, apart, start, live)
 
-    def small() -> None:
-        if c.a.view is None or c.a.view.kind != ir.F32Type.get():
-            otherwise()
-        else:
-            fits = fits_enlarged(em, c, factors.right.words, live)
-            em.branch(em.both(fits, ends[1]), larger, otherwise)
+    if c.a.view is None or c.a.view.kind != ir.F32Type.get():
+        em.branch(plain, lambda: pairs(c), otherwise)
+    else:
+        larger = Larger(ends[1], right, pack_larger)
+        multiply_larger(em, c, scratch, start, plain, larger, pairs, otherwise)
 
-    em.branch(em.both(apart, em.both(*ends)), lambda: pairs(c, start), small)
+
+def _multiply_parts(
+    em: VectorEmitter, c: TileContraction, right: FactorParts, known: FactorParts | None,
+    scratch: Scratch, start: Any, otherwise: Callable[[], None],
+) -> None:  # fmt: skip
+    """The same of f32 factors in parts."""
+    live = c.live_rows(em)
+    fine = tile_parts.in_range(em, right)
+    left = known or tile_parts.pack_strip(em, c, fine, live, scratch)
+    plain = em.both(em.both(fine, tile_parts.in_range(em, left)),
+                    _far(em, left.least, right.least))  # fmt: skip
+
+    def pairs(c: TileContraction) -> None:
+        tile_amx.multiply(em, c, left.packed, right.packed, tile_parts.ORDER, start)
+
+    def pack_larger() -> None:
+        tile_parts.pack_left(em, Left(em, c, live), left.packed, larger=True)
+
+    if known is not None:
+        em.branch(plain, lambda: pairs(c), otherwise)
+    else:
+        larger = Larger(fine, right.packed.rows, pack_larger)
+        multiply_larger(em, c, scratch, start, plain, larger, pairs, otherwise)
+
+
+def _far(em: VectorEmitter, left: Any, right: Any) -> Any:
+    """Whether products of numbers of these least magnitudes are far from denormal ones."""
+    return at_least(em, arith.addi(exponent(em, left), exponent(em, right)), _APART)
 
 
 def _left(
@@ -243,7 +276,7 @@ def _left(
     g, o = c.generic, c.a
     (m,), k = c.rows, g.reduced.index(True)
     assert o.view is not None
-    narrow, depth = o.view.kind == ir.BF16Type.get(), _whole(g.extents[k])
+    narrow, depth = o.view.kind == ir.BF16Type.get(), whole_depth(g.extents[k])
     if narrow and least is None:
         least = _least_of(em, em.shifted(scratch.words(o.view), [g.lows[m], 0]), live)
     if narrow and g.extents[k] == depth:
@@ -292,11 +325,6 @@ def _least_of(em: VectorEmitter, words: MemoryView, rows: Index) -> Any:
     return folded(em, [(rows, 1), (words.sizes[1], em.lanes)], one)
 
 
-def _whole(depth: int) -> int:
-    """A sum of so many products in whole tiles."""
-    return -(-depth // (2 * TILE)) * 2 * TILE
-
-
 # --- products
 
 
@@ -335,61 +363,6 @@ def _index(*loops: int) -> list[Any]:
     return [ir.AffineDimExpr.get(d) for d in loops]
 
 
-def _by_tiles(
-    em: VectorEmitter, c: TileContraction, left: MemoryView, right: MemoryView, start: Any,
-    live: Index,
-) -> None:  # fmt: skip
-    g = c.generic
-    (m,), k = c.rows, g.reduced.index(True)
-    assert c.c.view is not None
-    sums = em.shifted(c.c.view, [g.lows[e.position] for e in c.c.index])
-    row = c.c.position_of(m)
-    assert row is not None
-
-    def block(i: Index, j: Index, down: int, across: int) -> None:
-        cells = [(r, n, r * _BLOCK + n) for r in range(down) for n in range(across)]
-        left_at = _BLOCK * _BLOCK
-        right_at = left_at + _BLOCK
-
-        def corner(r: int, n: int) -> list[Index]:
-            at = {m: em.add(i, r * TILE), c.v: em.add(j, n * TILE)}
-            return [at[e.position] for e in c.c.index]
-
-        for r, n, total in cells:
-            if start is None:
-                _tile(em, "tileloadd64", total, sums, corner(r, n), row)
-            else:
-                _intrinsic("tilezero", [_number(total)])
-        for step in range(_whole(g.extents[k]) // (2 * TILE)):
-            for n in range(across):
-                where = [step * TILE, em.add(j, n * TILE)]
-                _tile(em, "tileloadd64", right_at + n, right, where, 0)
-            for r in range(down):
-                where = [em.add(i, r * TILE), step * 2 * TILE]
-                _tile(em, "tileloadd64", left_at + r, left, where, 0)
-                for n in range(across):
-                    tiles = (r * _BLOCK + n, left_at + r, right_at + n)
-                    _intrinsic("tdpbf16ps", [_number(t) for t in tiles])
-        for r, n, total in cells:
-            _tile(em, "tilestored64", total, sums, corner(r, n), row)
-
-    wide = _BLOCK * TILE
-    down = _BLOCK if g.extents[m] % wide == 0 else 1
-
-    def rows(i: Index, _: list[Any]) -> list[Any]:
-        def columns(j: Index, _: list[Any]) -> list[Any]:
-            block(i, j, down, _BLOCK)
-            return []
-
-        whole = g.extents[c.v] // wide * wide
-        em.loop(0, whole, wide, columns)
-        if whole < g.extents[c.v]:
-            block(i, whole, down, 1)
-        return []
-
-    em.loop(0, live, down * TILE, rows)
-
-
 def _is_zero(value: Any) -> bool:
     """Whether a scalar is the constant 0."""
     owner = None if isinstance(value, ir.BlockArgument) else value.owner
@@ -397,37 +370,3 @@ def _is_zero(value: Any) -> bool:
         return False
     found = owner.operation.attributes["value"]
     return isinstance(found, ir.FloatAttr) and ir.FloatAttr(found).value == 0.0
-
-
-def _configure(em: VectorEmitter, scratch: Scratch) -> None:
-    """Give all tiles 16 rows of 64 bytes, in this thread."""
-    words = em.vector_type(integer(32), TILE)
-    sizes = [1, 0, 0, 0, *[0x00400040] * 4, 0, 0, 0, 0, 0x10101010, 0x10101010, 0, 0]
-    place = scratch.allocate(integer(32), (TILE,), 0)
-    vector.store(em.row(sizes, words), place.base, [em.value(place.offset)])
-    _intrinsic("ldtilecfg", [_pointer(em, place, [0])])
-
-
-def _tile(
-    em: VectorEmitter, name: str, tile: int, view: MemoryView, at: list[Index], row: int
-) -> None:
-    """Load or store 16 rows of 64 bytes."""
-    pitch = em.mul(view.strides[row], view.kind.width // 8)
-    arguments = [_number(tile), _pointer(em, view, at), _number(pitch, 64)]
-    _intrinsic(name, arguments)
-
-
-def _pointer(em: VectorEmitter, view: MemoryView, position: list[Index]) -> Any:
-    start = memref.extract_aligned_pointer_as_index(view.base)
-    place = em.mul(em.address(view, position), view.kind.width // 8)
-    number = arith.index_cast(integer(64), em.value(em.add(start, place)))
-    return llvm.pointer(number)
-
-
-def _intrinsic(name: str, arguments: list[Any]) -> None:
-    llvm.call_intrinsic(None, f"llvm.x86.{name}", arguments)
-
-
-def _number(value: int, width: int = 8) -> Any:
-    """A constant that stands where an instruction has it."""
-    return llvm.constant(ir.IntegerAttr.get(integer(width), value))
