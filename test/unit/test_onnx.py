@@ -591,38 +591,3 @@ def test_layers_of_some_steps_are_loops(tmp_path, kind):
     found = neptune_mlir.compile(path)(x)
     for got, want in zip(found, ReferenceEvaluator(str(path)).run(None, {"x": x}), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-
-
-def test_cells_that_torch_mlir_takes_for_others(tmp_path):
-    """It looks neither at activations that it does not know nor at clips, without a word."""
-    held = {"w": f32(1, 16, 3), "r": f32(1, 16, 4)}
-    cells = ["HardSigmoid", "Tanh", "Softsign"]
-    nodes = [Node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4, activations=cells)]
-    path = save(tmp_path / "f.onnx", nodes, {"x": [3, 2, 3]}, {"y": [3, 1, 2, 4]}, held)
-    x = f32(3, 2, 3)
-    w, r = (held[n][0].astype(np.float64) for n in ("w", "r"))
-    h, c = np.zeros((2, 2, 4))
-    for here, got in zip(x, neptune_mlir.compile(path)(x), strict=True):
-        i, o, f, new = np.split(here @ w.T + h @ r.T, 4, 1)
-        i, o, f = (np.clip(0.2 * gate + 0.5, 0, 1) for gate in (i, o, f))
-        c = f * c + i * np.tanh(new)
-        h = o * c / (1 + abs(c))
-        np.testing.assert_allclose(got[0], h, atol=1e-6)
-    nodes = [Node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4, clip=0.1)]
-    save(tmp_path / "f.onnx", nodes, {"x": [3, 2, 3]}, {"y": [3, 1, 2, 4]}, held)
-    with pytest.raises(InputError, match="'LSTM' of other activations"):
-        neptune_mlir.compile(tmp_path / "f.onnx")
-
-
-def test_numbers_that_are_none(tmp_path):
-    nodes = [Node("Max", ["x", "zero", "y"], ["a"]), Node("Min", ["x", "y"], ["b"]),
-             Node("Clip", ["x", "low", "high"], ["c"]), Node("Sign", ["x"], ["d"]),
-             Node("Equal", ["x", "x"], ["t"]), Node("Cast", ["t"], ["e"], to=TensorProto.FLOAT),
-             Node("Relu", ["x"], ["f"])]  # fmt: skip
-    held = {"zero": np.float32([0]), "low": np.float32(-1), "high": np.float32(1)}
-    shapes = {name: [6] for name in "abcdef"}
-    path = save(tmp_path / "f.onnx", nodes, {"x": [6], "y": [6]}, shapes, held)
-    given = np.float32([np.nan, np.inf, -np.inf, 0, 2, -3]), np.float32([1, 1, np.nan, 0, 1, 1])
-    wanted = ReferenceEvaluator(str(path)).run(None, dict(zip("xy", given, strict=True)))
-    for got, want in zip(neptune_mlir.compile(path)(*given), wanted, strict=True):
-        np.testing.assert_array_equal(got, want)

@@ -112,3 +112,44 @@ def test_refusals(tmp_path, node, says):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)]), path)
     with pytest.raises(InputError, match=rf"{node.op_type}_0.*{says}"):
         neptune_mlir.compile(path)
+
+
+def test_cells_that_torch_mlir_takes_for_others(tmp_path):
+    """It looks neither at activations that it does not know nor at clips, without a word."""
+    held = {"w": f32(1, 16, 3), "r": f32(1, 16, 4)}
+    cells = ["HardSigmoid", "Tanh", "Softsign"]
+    nodes = [Node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4, activations=cells)]
+    x, path = f32(3, 2, 3), tmp_path / "f.onnx"
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", 1, x.shape)],
+        [helper.make_tensor_value_info("y", 1, [3, 1, 2, 4])],
+        [numpy_helper.from_array(a, n) for n, a in held.items()],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    onnx.save(made, path)
+    w, r = (held[n][0].astype(np.float64) for n in ("w", "r"))
+    h, c = np.zeros((2, 2, 4))
+    for here, got in zip(x, neptune_mlir.compile(path)(x), strict=True):
+        i, o, f, new = np.split(here @ w.T + h @ r.T, 4, 1)
+        i, o, f = (np.clip(0.2 * gate + 0.5, 0, 1) for gate in (i, o, f))
+        c = f * c + i * np.tanh(new)
+        h = o * c / (1 + abs(c))
+        np.testing.assert_allclose(got[0], h, atol=1e-6)
+    clipped = Node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4, clip=0.1)
+    made.graph.node[0].CopyFrom(clipped)
+    onnx.save(made, path)
+    with pytest.raises(InputError, match="'LSTM' of other activations"):
+        neptune_mlir.compile(path)
+
+
+def test_numbers_that_are_none(tmp_path):
+    nodes = [Node("Max", ["x", "zero", "y"], ["a"]), Node("Min", ["x", "y"], ["b"]),
+             Node("Clip", ["x", "low", "high"], ["c"]), Node("Sign", ["x"], ["d"]),
+             Node("Equal", ["x", "x"], ["t"]), Node("Cast", ["t"], ["e"], to=1),
+             Node("Relu", ["x"], ["f"])]  # fmt: skip
+    held = {"zero": np.float32([0]), "low": np.float32(-1), "high": np.float32(1)}
+    x, y = np.float32([np.nan, np.inf, -np.inf, 0, 2, -3]), np.float32([1, 1, np.nan, 0, 1, 1])
+    wanted = model(tmp_path / "f.onnx", nodes, {"x": x, "y": y}, list("abcdef"), held)
+    found = neptune_mlir.compile(tmp_path / "f.onnx")(x, y)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
