@@ -42,7 +42,7 @@ PAIR = 2  # blocks of a cluster that all multiprocessors have room for, and how 
 IN_CLUSTERS = 7, 8  # for larger ones (measured on an H200, as what follows)
 MEET = 2150  # cycles in which the blocks of a cluster meet, twice
 BESIDE = 11  # bytes of a cycle that a multiprocessor reads of another one's shared memory
-AHEAD = 4800  # of the launch that computes a factor before
+AHEAD = 4600  # of the launch that computes a factor before
 STORED = 64  # bytes of a cycle that a multiprocessor reads and writes there
 WORD = 4  # bytes of an element of what is joined
 

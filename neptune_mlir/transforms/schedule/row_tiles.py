@@ -15,9 +15,9 @@ Where only a call knows the length, kernels for several lengths stand side by si
 (`pipelines/cases.py`). Rows of whole chunks of 16 bytes (`assume-chunks`) are moved 16 bytes at a
 time: there a row that is read again has one tile, the last reads of which come from near caches,
 and a row that is read once has small tiles, so that many programs load while others compute. For
-rows of up to 3072 elements (of whole chunks: 2048; where one sum reads them: 4096) there are
-kernels beside these in which one tile has a whole row (SHORT_ROWS): no loops, one load, and masks;
-of rows of whole chunks that are read once each is a warp's. Beside products such kernels
+rows of up to 4096 elements (of whole chunks: 2048, and over 3072) there are kernels beside these in
+which one tile has a whole row (SHORT_ROWS): no loops, one load, and masks; of rows of whole chunks
+that are read once each is a warp's. Beside products such kernels
 (PRODUCT_ROWS) stand in the same program (`neptune.shorter`). Of rows of up to SHORT_ROW
 elements lanes have some of their own, or few share one: a tile has as many as they have at once.
 Where the length is known, each of such rows that are read once is a warp's (WARP_ROWS): all of it
@@ -161,7 +161,7 @@ def row_tile(
         kept = KEPT_ROWS if is_read_again(nests, axis) else ONCE_ROWS
         if calls.most in kept and kept_warps(op, nests, axis, chip, calls.most):
             return 1, calls.most, ()  # of few rows, too
-        if calls.most in SHORT_ROWS and _is_held(nests, axis, tiles, calls.most):
+        if calls.most in SHORT_ROWS and _is_held(tiles, calls.most, is_read_again(nests, axis)):
             short = SHORT_ROWS[calls.most]
             rows = short.once if tiles is ONCE_TILES and short.once else short.rows
             return rows or _short_rows(op, nests, axis, chip, calls.most), calls.most, ()
@@ -335,12 +335,10 @@ def _is_short(op: Any, nests: Sequence[FusedNest], axis: int, elements: int) -> 
     return elements <= SHORT_ROW or once
 
 
-def _is_held(nests: Sequence[FusedNest], axis: int, tiles: Tiles, most: int) -> bool:
+def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
     """Whether rows of so many elements, or fewer, are better off in a tile with masks than in
-    loops: the longest ones where one sum reads them."""
-    short, single, again = SHORT_ROWS[most], is_single(tiles), is_read_again(nests, axis)
-    if most == ROW and _sums(nests, axis) > 1:
-        return False
+    loops."""
+    short, single = SHORT_ROWS[most], is_single(tiles)
     if tiles is ONCE_TILES and short.once:
         return True
     held = short.single if single else short.chunks
