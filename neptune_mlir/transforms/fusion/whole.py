@@ -268,18 +268,19 @@ def wrong_in(
 
 
 # What is refused is asked of in another form: what is known of the program as written, by its
-# content, is kept from one to the next.
-_refused: list[Any] = []
+# content, is kept from one to the next. (One entry, which is replaced whole: threads compile, too.)
+_refused: list[tuple[Any, list[Any]]] = []
 
 
 def _refused_of(definition: WholeProgram, steps: Sequence[Step]) -> list[Any]:
     """Where the trial of this program is, or belongs."""
     tables = definition.inputs, definition.scalars, definition.results, definition.rounded
     content = [[*of.items()] for of in tables], definition.exponents, [s.content for s in steps]
-    if not _refused or _refused[0] != content:
-        _refused[:] = content, []
-    trials: list[Any] = _refused[1]
-    return trials
+    kept = next(iter(_refused), None)
+    if kept is None or kept[0] != content:
+        kept = content, []
+        _refused[:] = [kept]
+    return kept[1]
 
 
 def forget() -> None:

@@ -3,15 +3,20 @@
 // RUN: neptune-opt %s --linalg-generalize-named-ops --outline-kernels --vectorize-tiles=vector-bits=512,vector-registers=32 | filecheck %s --check-prefix=PLAIN
 
 // Factors are packed in pairs, with the least magnitude of each, and AMX multiplies 2 x 2 tiles of 16
-// rows and words. Where both magnitudes together are too small, the product is one of f32.
+// rows and words, in a function that all products of such tiles call. Where both magnitudes together
+// are too small, the product is one of f32.
+// CHECK: func.func private @[[AMX:amx_[a-z0-9_]*]]
+// CHECK: llvm.call_intrinsic "llvm.x86.tilezero"
+// CHECK: scf.for
+// CHECK: llvm.call_intrinsic "llvm.x86.tileloadd64"
+// CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
+// CHECK: llvm.call_intrinsic "llvm.x86.tilestored64"
+// CHECK: func.func @product
 // CHECK: llvm.call_intrinsic "llvm.x86.ldtilecfg"
 // CHECK: vector.reduction <minui>
 // CHECK: vector.reduction <minui>
 // CHECK: scf.if
-// CHECK: llvm.call_intrinsic "llvm.x86.tilezero"
-// CHECK: llvm.call_intrinsic "llvm.x86.tileloadd64"
-// CHECK-COUNT-4: llvm.call_intrinsic "llvm.x86.tdpbf16ps"
-// CHECK: llvm.call_intrinsic "llvm.x86.tilestored64"
+// CHECK: call @[[AMX]](
 // CHECK: } else {
 // CHECK: vector.fma
 // CHECK: llvm.call_intrinsic "llvm.x86.tilerelease"
