@@ -51,8 +51,9 @@ class Llama:
         def weight(*shape):
             return (torch.randn(*shape, generator=made) * shape[-1] ** -0.5).to(dtype)
 
-        sizes = {"q": (WIDTH, WIDTH), "k": (KV_HEADS * DIM, WIDTH), "v": (KV_HEADS * DIM, WIDTH),
-                 "o": (WIDTH, WIDTH), "up": (3 * WIDTH, WIDTH), "gate": (3 * WIDTH, WIDTH),
+        heads, keys = HEADS * DIM, KV_HEADS * DIM
+        sizes = {"q": (heads, WIDTH), "k": (keys, WIDTH), "v": (keys, WIDTH), "o": (WIDTH, heads),
+                 "up": (3 * WIDTH, WIDTH), "gate": (3 * WIDTH, WIDTH),
                  "down": (WIDTH, 3 * WIDTH)}  # fmt: skip
         self.words, self.logits = weight(WORDS, WIDTH) * 32, weight(WORDS, WIDTH)
         self.layers = [{n: weight(*s) for n, s in sizes.items()} for _ in range(LAYERS)]
@@ -117,6 +118,13 @@ class Server:
             self.running[name][0].append(int(word))
         self.seconds["words" if count == 1 else "prompts"] += time.perf_counter() - start
 
+    def finish(self, name):
+        """All words of a request, whose pages others get."""
+        words, pages = self.running.pop(name)
+        self.k[:, pages], self.v[:, pages] = torch.nan, torch.nan
+        self.free += pages
+        return words
+
     def serve(self, prompts):
         """What is said behind each prompt: `NEW` words and one more for each hundred of it."""
         waiting, said, made = dict(prompts), {}, 0
@@ -128,11 +136,9 @@ class Server:
             self.step(list(self.running), 1)
             made += len(self.running)
             for name in list(self.running):
-                words, pages = self.running[name]
+                words, _ = self.running[name]
                 if len(words) >= len(prompts[name]) + NEW + len(prompts[name]) // 100:
-                    said[name] = words[len(prompts[name]) :]
-                    self.free += pages
-                    del self.running[name]
+                    said[name] = self.finish(name)[len(prompts[name]) :]
         return said, made
 
 
