@@ -5,9 +5,11 @@
 
 f16 has little range. What is rounded is the adjoint of a product's result, and the constant, taken
 out of the sum, was written to keep that result in range: the adjoint of q k is c times that of the
-score c q k. So the power of two next to a constant below 1 goes back, and what is left of it, m
-from 1 to 2, stays. A power of two changes no digit of what is in range. (A constant above 1 stays
-outside: what underflows loses digits, what overflows all of the result.)
+score c q k. So half of what a constant below 1 scales by goes back, as a power of two, which
+changes no digit of what is in range. Half, for the factor has both ends to keep away from: the
+largest adjoints of scores are some times 65504 where results are as large as f16 has them, and with
+long rows or small cotangents most are near 6e-5, under which digits are lost. (A constant above 1
+stays outside: what underflows loses digits, what overflows all of the result.)
 
 It takes no instruction for each element where there is a sum one of whose addends varies along
 fewer axes: a product and a sum are one. Whatever else reads that sum reads the same one.
@@ -33,7 +35,7 @@ def keep_in_range(program: Program) -> None:
         if rounded is None:
             continue
         behind = {c for root in _roots(program) for c in _constants(root, step.key)}
-        scale = _power_below(min(behind)) if len(behind) == 1 else 1.0
+        scale = _half_of(min(behind)) if len(behind) == 1 else 1.0
         if scale != 1:
             made = _Scaled(scale)
             body = T.substitute(step.body, {rounded: made(rounded)})
@@ -114,10 +116,9 @@ def _rounded_factor(body: Term) -> Term | None:
     return None
 
 
-def _power_below(constant: float) -> float:
-    if not 0 < constant < 1:
-        return 1.0
-    return 2.0 ** math.floor(math.log2(constant))
+def _half_of(constant: float) -> float:
+    """A power of two near the root of a constant below 1."""
+    return 2.0 ** (math.floor(math.log2(constant)) // 2) if 0 < constant < 1 else 1.0
 
 
 def _roots(program: Program) -> list[Term]:
