@@ -156,7 +156,8 @@ class Conditions:
         left = ["lt", ["mul", 4, points_of(large)], ["multiprocessors"]]
         left = left if case.yields == WHOLE_TOO else ["or", left, ["le", chunks, 1]]
         if case.merged and case.tiles and case.tiles[1][0].loads:  # of rows that are none, too
-            left = ["or", left, is_idle(points_of(large))]
+            count = points_of(large)
+            left = ["or", left, ["and", ["lt", ["multiprocessors"], count], is_idle(count)]]
         if case.length is not None:  # a program takes about as long as it waits
             at_once = ["le", tiles, ["mul", SHORT_ROUNDS[SMALL], ["multiprocessors"]]]
             left = ["or", left, ["and", ["le", case.length, ONE_TILE], at_once]]
@@ -321,8 +322,9 @@ class Conditions:
         if not known or case.each is None or case.each.reach is None:
             return rule
         less, more = CLOSE
-        later = ["mul", less, self._merged_time(case, tiles)]
-        return ["and", rule, ["le", later, ["mul", more, self._least]]]
+        time = ["mul", less, self._merged_time(case, tiles)]
+        sooner = ["le", time, ["mul", more, self._least]]
+        return ["and", rule, ["or", ["le", case.each.length, ONE_TILE], sooner]]
 
     def _merged_time(self, case: Case, tiles: Expression) -> Expression:
         """What so many tiles of merged rows take."""

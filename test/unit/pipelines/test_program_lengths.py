@@ -141,7 +141,7 @@ def test_smaller_tiles_of_aligned_rows_are_compared_with_theirs():
 
 @pytest.mark.parametrize(
     ("loads", "batch", "taken"),
-    [(1, 19, True), (0, 19, False), (1, 12, False)],  # 12: 132 programs are one round
+    [(1, 19, True), (0, 19, False), (1, 12, False), (1, 8, False)],  # up to 12: one round
 )
 def test_small_tiles_where_rows_that_are_none_load_elements(loads, batch, taken):
     """13 merged rows of 11 groups: 209 tiles of 64 rows leave a fifth of two rounds empty."""
