@@ -376,8 +376,11 @@ class Conditions:
     def _or_rounds_of_tall(self, case: Case, tiles: Expression, rule: Any) -> Any:
         """Beside the calls of a `rule` for three groups of merged rows, those of the largest tiles
         of two whose rounds take longer. (Where masks end streams, calls whose programs are as long
-        as each other.)"""
+        as each other, as all are whose stream is one tile.)"""
         even = case.each.even if case.each else None
+        if case.length is not None:
+            one = ["le", case.length, ONE_TILE]
+            even = one if even is None else ["or", even, one]
         if case.rows <= MERGED[0] or not case.tiles or case.each is None or self._largest is None:
             return rule
         shape, other = case.tiles[1]
@@ -385,7 +388,8 @@ class Conditions:
             return rule
         largest, taken = self._largest
         own, two = (
-            _time(replace(case, each=_of_merged(case)), shape, resized(shape, other, n, 0), count)
+            _time(replace(case, each=each), shape, resized(shape, other, n, 0), count)
+            for each in [replace(case.each, reach=None, first=None, even=even)]
             for n, count in ((case.rows, tiles), (MERGED[0], largest))
         )
         less, more = CLOSE

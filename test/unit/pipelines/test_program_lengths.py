@@ -96,14 +96,23 @@ def test_programs_of_short_triangles(width, batch, length, tile, taken):
     assert bool(evaluate(when, shapes, (), 132)) == taken
 
 
-@pytest.mark.parametrize(("batch", "cut", "taken"), [(10, 1, True), (8, 1, False), (10, 2, False)])
-def test_rounds_of_three_groups_of_merged_rows(batch, cut, taken):
+@pytest.mark.parametrize(
+    ("batch", "cut", "keys", "even", "taken"),
+    [
+        (10, 1, 389, 1, True),
+        (8, 1, 389, 1, False),
+        (10, 2, 389, 1, False),
+        (10, 1, 389, 0, False),
+        (10, 1, 64, 0, True),  # all programs stream one tile
+    ],
+)
+def test_rounds_of_three_groups_of_merged_rows(batch, cut, keys, even, taken):
     """14 heads a group, 43 queries, 6 such groups: 300 tiles of 128 rows are three rounds, 240 of
     192 two; 240 and 192 are two. Chunks fill rounds."""
     shape, length = Shape(112, 112, True, True), ["dim", 1, 2]
     whole = replace(PLAN, launches=(Launch("f_0", (["dim", 0, 0], 84, 1), ()),))
     conditions = Conditions(whole)
-    each = ProgramLengths(length, even=["le", 1, 1])
+    each = ProgramLengths(length, even=["le", 1, even])
     tiles = ((shape, Choice(64, 128)), (shape, Choice(128, 128)))
     when = None
     for n in (128, 192):
@@ -118,7 +127,7 @@ def test_rounds_of_three_groups_of_merged_rows(batch, cut, taken):
             )
             if schedule == "private" and cut > 1:
                 break
-    assert bool(evaluate(when, [(batch, 84, 43, 112), (batch, 6, 389, 112)], (), 132)) == taken
+    assert bool(evaluate(when, [(batch, 84, 43, 112), (batch, 6, keys, 112)], (), 132)) == taken
 
 
 def plan_of(*grids):
