@@ -62,9 +62,8 @@ def _time(case: Case, shape: Shape, choice: Choice, programs: Expression) -> Exp
 
 
 def _of_merged(case: Case) -> ProgramLengths | None:
-    """How long programs of merged rows are: masks leave them no less, as their rows are those of
-    several heads."""
-    return None if case.each is None else replace(case.each, reach=None, first=None)
+    """How long programs of merged rows are."""
+    return None if case.each is None else case.each.merged
 
 
 class Conditions:
@@ -316,8 +315,9 @@ class Conditions:
         return ["and", rule, ["le", ["add", time, joined], self._least]]
 
     def _if_no_later(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
-        """Of the calls of a `rule`, where masks leave plain rows a part of the stream between two
-        ends, those for which merged rows, which stream all, are not over later."""
+        """Of the calls of a `rule`, where masks leave rows a part of the stream between two ends,
+        those for which merged rows, of which a tile streams what any row does, are not over
+        later."""
         known = case.tiles and case.each is not None and self._least is not None
         if not known or case.each is None or case.each.reach is None:
             return rule
@@ -389,7 +389,7 @@ class Conditions:
         largest, taken = self._largest
         own, two = (
             _time(replace(case, each=each), shape, resized(shape, other, n, 0), count)
-            for each in [replace(case.each, reach=None, first=None, even=even)]
+            for each in [replace(case.each.merged, even=even)]
             for n, count in ((case.rows, tiles), (MERGED[0], largest))
         )
         less, more = CLOSE

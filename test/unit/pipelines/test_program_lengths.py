@@ -169,14 +169,18 @@ def test_small_tiles_where_rows_that_are_none_load_elements(loads, batch, taken)
     assert bool(evaluate(when, [(batch, 143, 1, 80), (batch, 11, 10365, 80)], (), 132)) == taken
 
 
-@pytest.mark.parametrize(("keys", "reach", "taken"), [(320, 17, False), (320, None, True)])
-def test_merged_rows_that_stream_what_a_window_leaves_plain_ones(keys, reach, taken):
-    """13 queries, 6 heads a group: 15 tiles of merged rows are one round, as 90 of plain ones."""
+@pytest.mark.parametrize(
+    ("queries", "reach", "taken"), [(13, 17, False), (13, None, True), (200, 17, False)]
+)
+def test_merged_rows_beside_what_a_window_leaves_plain_ones(queries, reach, taken):
+    """6 heads a group: 15 tiles of 128 merged rows are one round, as 90 of 64 plain ones, which are
+    as long or shorter."""
     shape, length = Shape(32, 32, reach is not None, True, reach is not None), ["dim", 1, 2]
     tiles = ((shape, Choice(64, 64)), (shape, Choice(128, 128)))
     plain = plan_of((["dim", 0, 0], 18, 1))
-    conditions, each = Conditions(plain), ProgramLengths(length, reach)
-    shapes = [(5, 18, 13, 32), (5, 3, keys, 32)]
+    first = ["add", 1, ["add", length, ["mul", -1, ["dim", 0, 2]]]]
+    conditions, each = Conditions(plain), ProgramLengths(length, reach, first=first)
+    shapes = [(5, 18, queries, 32), (5, 3, 320, 32)]
     few = cases.Case("few:1", length=length, tiles=tiles, each=each)
     assert evaluate(conditions.of(few, plain), shapes, (), 132)
     case = cases.Case(
@@ -186,3 +190,13 @@ def test_merged_rows_that_stream_what_a_window_leaves_plain_ones(keys, reach, ta
     assert conditions.of(case, plan_of((1, *grid), (["dim", 0, 0], 18))) is not None
     when = conditions.of(replace(case, schedule="streamed"), plan_of(grid))
     assert bool(evaluate(when, shapes, (), 132)) == taken
+
+
+@pytest.mark.parametrize(("queries", "points"), [(4, 128), (100, 256), (1000, 1024)])
+def test_what_tiles_of_merged_rows_stream_under_a_window(queries, points):
+    """What a window of 40 leaves any of their places, in tiles of 64."""
+    length = ["dim", 1, 2]
+    first = ["add", 1, ["add", length, ["mul", -1, ["dim", 0, 2]]]]
+    each = ProgramLengths(length, 39, first=first).merged
+    found = evaluate(each.points(128, 64), [(1, 1, queries, 8), (1, 1, 1000, 8)], (), 132)
+    assert found == points
