@@ -184,6 +184,8 @@ class Conditions:
         at_once = ["le", programs_of(variant), ["mul", rounds, ["multiprocessors"]]]
         if self._small is not None:
             at_once = ["and", at_once, ["lt", programs_of(variant), self._small]]
+        if case.rows == PORTABLE and case.tiles and self._least is not None:
+            at_once = ["and", at_once, self._no_later(case, programs_of(variant))]
         short = ["and", ["le", case.length, ONE_TILE], ["and", self._largest[1], at_once]]
         return short if rule is None else ["or", rule, short]
 
@@ -321,10 +323,13 @@ class Conditions:
         known = case.tiles and case.each is not None and self._least is not None
         if not known or case.each is None or case.each.reach is None:
             return rule
+        no_later = self._no_later(case, tiles)
+        return ["and", rule, ["or", ["le", case.each.length, ONE_TILE], no_later]]
+
+    def _no_later(self, case: Case, tiles: Expression) -> Expression:
+        """Calls for which so many tiles of merged rows are not over later than plain rows."""
         less, more = CLOSE
-        time = ["mul", less, self._merged_time(case, tiles)]
-        sooner = ["le", time, ["mul", more, self._least]]
-        return ["and", rule, ["or", ["le", case.each.length, ONE_TILE], sooner]]
+        return ["le", ["mul", less, self._merged_time(case, tiles)], ["mul", more, self._least]]
 
     def _merged_time(self, case: Case, tiles: Expression) -> Expression:
         """What so many tiles of merged rows take."""
@@ -377,23 +382,17 @@ class Conditions:
         """Beside the calls of a `rule` for three groups of merged rows, those of the largest tiles
         of two whose rounds take longer. (Where masks end streams, calls whose programs are as long
         as each other, as all are whose stream is one tile.)"""
-        even = case.each.even if case.each else None
-        if case.length is not None:
-            one = ["le", case.length, ONE_TILE]
-            even = one if even is None else ["or", even, one]
-        if case.rows <= MERGED[0] or not case.tiles or case.each is None or self._largest is None:
+        each = _of_merged(case)
+        if case.rows <= MERGED[0] or not case.tiles or each is None or self._largest is None:
             return rule
         shape, other = case.tiles[1]
-        if (shape.triangle or shape.marks) and even is None:
-            return rule
         largest, taken = self._largest
         own, two = (
             _time(replace(case, each=each), shape, resized(shape, other, n, 0), count)
-            for each in [replace(case.each.merged, even=even)]
             for n, count in ((case.rows, tiles), (MERGED[0], largest))
         )
         less, more = CLOSE
         sooner: Expression = ["le", ["mul", more, own], ["mul", less, two]]
         if shape.triangle or shape.marks:
-            sooner = ["and", even, sooner]
+            sooner = ["and", each.even, sooner]
         return ["or", rule, ["and", taken, sooner]]

@@ -50,10 +50,12 @@ class ProgramLengths:
     @property
     def merged(self) -> ProgramLengths:
         """Of rows of several heads, whose tiles may have all places: masks leave them what any row
-        streams."""
+        streams. All are as long where the stream is one tile."""
         places = None if self.reach is None or self.first is None else self._places
         reach = None if places is None else self.reach
-        return replace(self, reach=reach, first=None, places=places)
+        one: Expression = ["le", self.length, ROWS]
+        even = one if self.even is None else ["or", self.even, one]
+        return replace(self, reach=reach, even=even, first=None, places=places)
 
     @property
     def _places(self) -> Expression:
