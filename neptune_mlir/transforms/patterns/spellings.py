@@ -11,10 +11,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.algebra import gamma_functions
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import arith, ir, location_text, math
-from neptune_mlir.ir.bindings import tensor as tensor_dialect
 from neptune_mlir.transforms.patterns.language import (
     Given,
     Named,
@@ -24,6 +23,7 @@ from neptune_mlir.transforms.patterns.language import (
     constant,
     register,
 )
+from neptune_mlir.transforms.patterns.numbers import Number, filled, spread, where
 from neptune_mlir.transforms.patterns.to_pdl import Match
 
 x = Given("x")
@@ -33,14 +33,12 @@ def _element(kind: Any) -> Any:
     return kind.element_type if isinstance(kind, ir.ShapedType) else kind
 
 
-def _filled(kind: Any, value: float) -> Any:
-    """A constant of a type: a number, or a tensor that is full of it."""
-    element = _element(kind)
-    make = ir.FloatAttr if isinstance(element, ir.FloatType) else ir.IntegerAttr
-    number = make.get(element, value)
-    if isinstance(kind, ir.ShapedType):
-        number = ir.DenseElementsAttr.get_splat(kind, number)
-    return arith.ConstantOp(kind, number).result
+def _with_element(kind: Any, element: Any) -> Any:
+    return ir.RankedTensorType.get(kind.shape, element) if _is_tensor(kind) else element
+
+
+def _is_tensor(kind: Any) -> bool:
+    return isinstance(kind, ir.RankedTensorType)
 
 
 # ---- CHLO ----------------------------------------------------------------------------------------
@@ -87,7 +85,7 @@ def _is_f32(kind: Any) -> bool:
 def erf_inv(match: Match) -> Any:
     """The inverse of erf, f32, to 5 units in the last place; infinite at -1 and 1."""
     x = match["x"]
-    number = functools.partial(_filled, x.type)
+    number = functools.partial(filled, x)
 
     def polynomial(coefficients: tuple[float, ...], at: Any) -> Any:
         value = number(coefficients[0])
@@ -107,6 +105,27 @@ def erf_inv(match: Match) -> Any:
     return arith.mulf(factor, x)
 
 
+_WIDTHS = {"f16": 16, "bf16": 16, "f32": 32}
+_GAMMA = {
+    "chlo.lgamma": gamma_functions.logarithm_of_gamma,
+    "chlo.digamma": gamma_functions.digamma,
+}
+_FLOAT = Given("x", lambda kind: str(_element(kind)) in _WIDTHS)
+
+
+@register("chlo-gamma", OneOf(*(Op(name, _FLOAT) for name in _GAMMA)))
+def gamma_function(match: Match) -> Any:
+    """The logarithm of the gamma function and its derivative, computed in f32; at 0 XLA's
+    derivative is no number, as it is at the integers below."""
+    given = match["x"]
+    narrow = _WIDTHS[str(_element(given.type))] < 32
+    x = Number(arith.extf(_with_element(given.type, ir.F32Type.get()), given) if narrow else given)
+    made = _GAMMA[match.root.name](where, x)
+    if match.root.name == "chlo.digamma":
+        made = where(x == 0, float("nan"), made)
+    return arith.truncf(given.type, made.value) if narrow else made.value
+
+
 @register("chlo-others", Op("chlo.*", None, results=None), benefit=0)
 def chlo_other(match: Match) -> Any:
     """Refuses what else CHLO has."""
@@ -118,11 +137,6 @@ def chlo_other(match: Match) -> Any:
 
 # ---- conditions ----------------------------------------------------------------------------------
 
-
-def _is_tensor(kind: Any) -> bool:
-    return isinstance(kind, ir.RankedTensorType)
-
-
 _CONDITION, _CHOSEN = Given("condition", "i1"), Given("chosen", _is_tensor)
 
 
@@ -130,16 +144,7 @@ _CONDITION, _CHOSEN = Given("condition", "i1"), Given("chosen", _is_tensor)
 def spread_condition(match: Match) -> Any:
     """A choice between tensors by one number becomes an elementwise one."""
     chosen, other = match["chosen"], match["other"]
-    shape = ir.RankedTensorType(chosen.type).shape
-    index = ir.IndexType.get()
-    sizes = [
-        tensor_dialect.dim(chosen, arith.constant(index, d))
-        for d, extent in enumerate(shape)
-        if extent == DYNAMIC
-    ]
-    kind = ir.RankedTensorType.get(shape, match["condition"].type)
-    spread = tensor_dialect.SplatOp(kind, match["condition"], sizes).result
-    return arith.SelectOp(spread, chosen, other)
+    return arith.SelectOp(spread(match["condition"], chosen), chosen, other)
 
 
 _EXACT = (0.0, 1.0, 2.0, float("inf"))  # magnitudes that these types of floats have
@@ -169,7 +174,7 @@ def narrow_comparison(match: Match) -> Any:
     narrow type too.
     """
     narrow = match["x"]
-    both = [narrow, _filled(narrow.type, match.number("literal"))]
+    both = [narrow, filled(narrow, match.number("literal"))]
     if match.root.operands[0].owner.name == "arith.constant":
         both.reverse()
     return arith.CmpFOp(match["predicate"], *both)
@@ -196,7 +201,7 @@ _POWERS = OneOf(*(Op(f"math.{name}", x, constant("exponent")) for name in ("fpow
 def power(match: Match) -> Any:
     """A power with a small whole exponent becomes a product."""
     base, exponent = match["x"], int(match.number("exponent"))
-    one = functools.partial(_filled, base.type, 1.0)
+    one = functools.partial(filled, base, 1.0)
     factors = [base] * abs(exponent) or [one()]
     product = functools.reduce(lambda a, b: arith.MulFOp(a, b).result, factors)
     return product if exponent >= 0 else arith.DivFOp(one(), product).result
@@ -225,8 +230,8 @@ def _negative(value: Any) -> Any:
         kind = _element(value.type)
         bits = kind.width if isinstance(kind, ir.IntegerType) else 64
         if number is not None and number > -(1 << (bits - 1)):  # whose opposite there is not
-            return _filled(value.type, -number)
-    return arith.SubIOp(_filled(value.type, 0), value).result
+            return filled(value, -number)
+    return arith.SubIOp(filled(value, 0), value).result
 
 
 @register("distances", OneOf(
