@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.frontend.notation import Program, exp, max, sum
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.targets.nvidia import nvidia
@@ -63,6 +64,23 @@ def test_each_pass_reads_what_a_thread_copied(name, passes):
     assert len(re.findall(r"nvvm\.cp\.async\.shared\.global", text)) == 2
     assert text.count("nvvm.cp.async.wait.group") == passes
     assert loads(run, 3) >= 2 * passes
+
+
+def test_vectors_that_all_rows_share_are_not_kept():
+    """Both passes read scales from near caches: in shared memory they would take the room of other
+    programs' rows."""
+    p = Program("scaled_softmax")
+    i, j = p.axis("i", None), p.axis("j", COLS)
+    x = p.input("x", i, j, dtype="f16")[i, j] * p.input("scale", j, dtype="f16")[j]
+    w = exp(x - max(x, j))
+    p.output(w / sum(w, j), i, j, dtype="f16")
+    base = next(RaisedProgram(p.to_mlir(), "x").lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    run = Simulated(base.module, target="sm_90a")
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(n).astype(np.float16) for n in ((3, COLS), COLS)]
+    wanted = p.reference(*(a.astype(float) for a in given))
+    assert np.linalg.norm(run(*given) - wanted) <= 2e-3 * np.linalg.norm(wanted)
+    assert len(re.findall(r"nvvm\.cp\.async\.shared\.global", str(run.module))) == 2
 
 
 def test_rows_of_f32():
