@@ -245,7 +245,9 @@ PRODUCT = Attribute(
     "product", NUMBERS, "neptune.stream",
     "a product that is cut along its sum: rows, columns, sum; 1: rows are computed",
     writers=("transforms.schedule.product_axes",),
-    readers=("pipelines.product_cases", "transforms.tiling.kernel"),
+    readers=(
+        "pipelines.product_cases", "transforms.schedule.set_choices", "transforms.tiling.kernel",
+    ),
 )  # fmt: skip
 CUT_ROWS = Attribute(
     "cut_rows", NUMBERS, "neptune.stream",

@@ -196,19 +196,25 @@ def test_a_lone_product_with_two_axes_of_rows_has_nothing_to_cut():
 
 def test_a_product_that_another_kernel_reads_has_its_tile():
     """128x256 would leave half of the multiprocessors idle. Where only a call knows the rows, there
-    are no images for them."""
-    def tiles(rows):
+    are no images for them. Pairs are of the product's programs, not of others."""
+
+    def lowered(rows, size=16384):
         p = N.Program("softmax_of_product")
-        i, j, k = p.axis("i", rows), p.axis("j", 16384), p.axis("k", 16384)
+        i, j, k = p.axis("i", rows), p.axis("j", size), p.axis("k", size)
         x, w = p.input("x", i, k, dtype="bf16"), p.input("w", j, k, dtype="bf16")
         s = N.sum(x[i, k] * w[j, k], k)
         e = N.exp(s - N.max(s, j))
         p.output(e / N.sum(e, j), i, j, dtype="bf16")
         raised = RaisedProgram(p.to_mlir(), "x", target="sm_90a")
         base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[1:2]))
-        return [case.tile for case in base.cases if case.product is not None]
+        return raised, base, [case for case in base.cases if case.product is not None]
 
-    assert tiles(128) == [ProductTile(128, 192)] and not tiles(None)
+    assert [case.tile for case in lowered(128)[-1]] == [ProductTile(128, 192)]
+    assert not lowered(None)[-1]
+    raised, base, (case,) = lowered(1024, 8192)
+    assert case.tile == ProductTile(128, 256, pairs=2)
+    (variant,) = raised.variant(base, "sm_90a", case)
+    assert str(variant.module).count("pairs = 2") == 1
 
 
 @pytest.mark.parametrize(
