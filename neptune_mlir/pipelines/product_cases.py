@@ -107,7 +107,7 @@ def tiles_worth(product: Product) -> Sequence[tuple[str, ProductTile]]:
     if not product.streamed:
         kind = AHEAD if product.computed else WHOLE_SUM
         shared = SHARED if known else SHARED[:ANY]
-        shared = (*KNOWN, *shared) if product.is_known else shared
+        shared = (*KNOWN, *shared) if known else shared
         scaled = SCALED if product.computed else ()
         found += [(kind, tile) for tile in (*scaled, *PAIRED, *shared)]
     found += [(CUT_SUM, tile) for tile in (CUT if product.cuts else ())]
