@@ -219,7 +219,7 @@ def _rounds(
         chip = ["floordiv", ["mul", IN_CLUSTERS[0], CHIP], IN_CLUSTERS[1]]
     left = ["mod", programs, chip]
     last = ["max", ["mul", alone, ["min", left, 1]],
-            ["floordiv", ["mul", tile.beside, left], chip]]  # fmt: skip
+            ["floordiv", ["mul", tile.beside, left], CHIP]]  # fmt: skip
     full = ["mul", ["floordiv", programs, chip], max(alone, tile.beside)]
     beside = ["mul", ["ceildiv", programs, chip], around]
     return ["add", ["mul", steps, ["add", full, last]], beside]
