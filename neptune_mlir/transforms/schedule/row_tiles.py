@@ -319,9 +319,13 @@ def kept_warps(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, elemen
 def _reduces_vectors(nests: Sequence[FusedNest], axis: int) -> bool:
     """Whether each pass over a row reads what all rows share beside it (scales of a normalisation
     that is reduced): registers have both for all passes."""
-    passes = [nest for nest in nests if axis in nest.own_axes or nest.in_body]
-    made = {nest.key for nest in nests}
-    return any(T.axes_of(r) == {axis} and r.attr not in made for n in passes for r in n.reads)
+    made, entered = {nest.key for nest in nests}, set[Any]()
+    for nest in reversed(nests):  # what enters a sum, and what that is made of
+        if axis in nest.own_axes or nest.key in entered:
+            entered |= {r.attr for r in nest.reads if r.attr in made}
+            if any(T.axes_of(r) == {axis} and r.attr not in made for r in nest.reads):
+                return True
+    return False
 
 
 def _kept_from(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
