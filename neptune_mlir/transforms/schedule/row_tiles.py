@@ -164,15 +164,8 @@ def row_tile(
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
-        kept = KEPT_ROWS if is_read_again(nests, axis) else ONCE_ROWS
-        if calls.most in kept and kept_warps(op, nests, axis, chip, calls.most):
-            return 1, calls.most, ()  # of few rows, too
-        if is_of_pairs(op, nests, axis, calls.most):
-            return PAIRS, calls.most, ()
-        if calls.most in SHORT_ROWS and _is_held(tiles, calls.most, is_read_again(nests, axis)):
-            short = SHORT_ROWS[calls.most]
-            rows = short.once if tiles is ONCE_TILES and short.once else short.rows
-            return rows or _short_rows(op, nests, axis, chip, calls.most), calls.most, ()
+        if rows := _rows_of_call(op, nests, axis, chip, calls.most):
+            return rows, calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] or [FEW_FROM]
         starts = starts if streamed and not calls.length else []
         if calls.few:
@@ -185,7 +178,8 @@ def row_tile(
     large = calls.few and extent > LARGE and not is_read_again(nests, axis)
     if wide and not large and (rows := _whole_rows(op, nests, axis, chip, most)):
         few = long and bool(kept_warps(op, nests, axis, chip, extent))  # may be cut
-        return rows, extent, [FEW_FROM] if few or (streamed and 2 * extent > PART) else ()
+        few |= streamed and 2 * extent > PART and not is_single(_tiles(op, nests, axis))
+        return rows, extent, [FEW_FROM] if few else ()
     if long and calls.few:
         return 1, FEW_ROW[calls.few], ()
     starts = [FEW_FROM] if long and streamed and not calls.length else []
@@ -205,6 +199,21 @@ def row_tile(
         rows, elements = _of_length(tables, extent)
         return rows, min(most, elements) if most < ROW else elements, starts
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
+
+
+def _rows_of_call(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
+    """Rows, whose length only a call knows, of a tile that has all of each, `most` elements at
+    most; 0: a tile has not."""
+    tiles, again = _tiles(op, nests, axis), is_read_again(nests, axis)
+    if most in (KEPT_ROWS if again else ONCE_ROWS) and kept_warps(op, nests, axis, chip, most):
+        return 1  # of few rows, too
+    if is_of_pairs(op, nests, axis, most):
+        return PAIRS
+    if most not in SHORT_ROWS or not _is_held(tiles, most, again):
+        return 0
+    short = SHORT_ROWS[most]
+    rows = short.once if tiles is ONCE_TILES and short.once else short.rows
+    return rows or _short_rows(op, nests, axis, chip, most)
 
 
 def _whole_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
@@ -285,7 +294,8 @@ def row_warps(
         if whole and rows == PAIRS and is_of_pairs(op, nests, axis, elements):
             return WARPS
         alone = whole and elements <= ROW < 2 * elements and _sums(nests, axis) == 1
-        more = 2 if whole and calls.few == 1 else 1  # a multiprocessor has one row
+        single = is_single(_tiles(op, nests, axis))
+        more = 2 if whole and calls.few == 1 and not single else 1  # a multiprocessor has one row
         return SUM_WARPS if alone else more * PART_WARPS if 2 * elements > PART else 0
     if is_single(_tiles(op, nests, axis)) and extent == elements > ROW:
         return WARPS

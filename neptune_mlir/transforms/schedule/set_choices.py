@@ -86,6 +86,11 @@ def set_choices(
         if not least <= number <= MOST[name] or (name == "warps" and number & (number - 1)):
             unit = "0 or a power of two up to" if name == "warps" else f"{least} to"
             raise UsageError(f"choice '{name}' is {number}", hint=f"{unit} {MOST[name]}")
+    _note(module, chosen)
+
+
+def _note(module: Any, chosen: dict[str, int]) -> None:
+    """Say it of all kernels; of clusters, of the products alone whose programs these are of."""
     others = {name: n for name, n in chosen.items() if name not in ("pairs", "sums")}
     for function in functions(module):
         ops = [op.operation for op in kernel_ops(function)]
