@@ -125,8 +125,9 @@ LEAST_ONCE = dict(zip(ONCE_ROWS, (ROW // 2, *ONCE_ROWS), strict=False))  # and m
 FEW_ONCE, FEW_MOST, LARGE = 16, 2 * ROW, 4 * ROW
 SUM_WARPS = 8  # of a row of more than ROW / 2 elements that one sum reads, and the result
 # Of such rows of whole chunks, without functions, that are no longer than these, two warps have
-# one, and a program of WARPS as many: threads have few elements, and many programs load.
-PAIRS, PAIR_ROWS = 2, range(257, 1024 + 1)
+# one, and a program of WARPS as many: threads have few elements, and many programs load. (Shorter
+# ones leave lanes of two warps without elements.)
+PAIRS, PAIR_ROWS = 2, range(512, 1024 + 1)
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -207,7 +208,7 @@ def _rows_of_call(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, mos
     tiles, again = _tiles(op, nests, axis), is_read_again(nests, axis)
     if most in (KEPT_ROWS if again else ONCE_ROWS) and kept_warps(op, nests, axis, chip, most):
         return 1  # of few rows, too
-    if is_of_pairs(op, nests, axis, most):
+    if most > PAIR_ROWS.start and is_of_pairs(op, nests, axis, most):
         return PAIRS
     if most not in SHORT_ROWS or not _is_held(tiles, most, again):
         return 0
