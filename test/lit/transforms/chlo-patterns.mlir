@@ -20,7 +20,8 @@ func.func @floats(%x: tensor<4x?xf32>) -> tensor<4x?xi1> {
 
 // numbers of a formula have the extents of what it is of
 // CHECK-LABEL: func.func @gamma
-// CHECK: %[[N:.*]] = tensor.dim %arg0
+// CHECK: %[[X:.*]] = arith.extf %arg0 : tensor<4x?xbf16> to tensor<4x?xf32>
+// CHECK: %[[N:.*]] = tensor.dim %[[X]]
 // CHECK: tensor.splat %{{.*}}[%[[N]]] : tensor<4x?xf32>
 // CHECK-NOT: chlo
 // CHECK: math.log1p
