@@ -190,8 +190,9 @@ def _decide(function: Any, numerics: str) -> Decision:
         if written.refused:
             decision.kept |= written.refused if round < ROUNDS else set(rests)
             continue
-        definition = NestProgram(function)
-        wrong = wrong_in(definition, now, plan, written, last) if whole else None
+        wrong = (
+            wrong_in(NestProgram(function), now, plan, written, last) if whole else None
+        )  # fmt: skip
         if wrong is None:
             return decision
         decision.kept |= wrong.factors

@@ -43,7 +43,7 @@ class Number:
         self.value = value
         self.like = value if like is None else like  # of a condition: what was compared
 
-    def _and(self, make: Callable[..., Any], other: Any, *, swapped: bool = False) -> Number:
+    def _with(self, make: Callable[..., Any], other: Any, *, swapped: bool = False) -> Number:
         pair = [self.value, _value(other, self.like)]
         return Number(make(*(reversed(pair) if swapped else pair)))
 
@@ -52,29 +52,35 @@ class Number:
         return Number(condition, self.like)
 
     def __add__(self, other: Any) -> Number:
-        return self._and(arith.addf, other)
+        return self._with(arith.addf, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Number:
-        return self._and(arith.subf, other)
+        return self._with(arith.subf, other)
 
     def __rsub__(self, other: Any) -> Number:
-        return self._and(arith.subf, other, swapped=True)
+        return self._with(arith.subf, other, swapped=True)
 
     def __mul__(self, other: Any) -> Number:
-        return self._and(arith.mulf, other)
+        return self._with(arith.mulf, other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Number:
-        return self._and(arith.divf, other)
+        return self._with(arith.divf, other)
 
     def __rtruediv__(self, other: Any) -> Number:
-        return self._and(arith.divf, other, swapped=True)
+        return self._with(arith.divf, other, swapped=True)
+
+    def __neg__(self) -> Number:
+        return Number(arith.negf(self.value))
 
     def __lt__(self, other: Any) -> Number:
         return self._compared(_P.OLT, other)
+
+    def __gt__(self, other: Any) -> Number:
+        return self._compared(_P.OGT, other)
 
     def __eq__(self, other: Any) -> Number:  # type: ignore[override]
         return self._compared(_P.OEQ, other)
@@ -91,8 +97,8 @@ class Number:
         return lambda: Number(function(self.value))
 
 
-_METHODS = {"log": "log", "log1p": "log1p", "sin": "sin", "cos": "cos", "abs": "absf",
-            "round": "roundeven"}  # fmt: skip
+_METHODS = {"log": "log", "log1p": "log1p", "sqrt": "sqrt", "sin": "sin", "cos": "cos",
+            "abs": "absf", "round": "roundeven"}  # fmt: skip
 
 
 def where(condition: Number, chosen: Any, other: Any) -> Number:

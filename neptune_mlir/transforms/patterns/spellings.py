@@ -11,9 +11,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from neptune_mlir.algebra import gamma_functions
+from neptune_mlir.algebra import special_functions
 from neptune_mlir.errors import InputError
-from neptune_mlir.ir.bindings import arith, ir, location_text, math
+from neptune_mlir.ir.bindings import arith, ir, location_text
 from neptune_mlir.transforms.patterns.language import (
     Given,
     Named,
@@ -65,18 +65,6 @@ def chlo_square(match: Match) -> Any:
     return arith.MulFOp(match["x"], match["x"])
 
 
-# M. Giles, Approximating the erfinv function (2010), single precision: polynomials in w - 2.5 where
-# w = -log(1 - x^2) is below 5, and in sqrt(w) - 3; highest power first.
-_CENTRAL = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
-    -0.00417768164, 0.246640727, 1.50140941,
-)  # fmt: skip
-_TAIL = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
-    0.00943887047, 1.00167406, 2.83297682,
-)  # fmt: skip
-
-
 def _is_f32(kind: Any) -> bool:
     return str(_element(kind)) == "f32"
 
@@ -84,31 +72,17 @@ def _is_f32(kind: Any) -> bool:
 @register("chlo-erf-inv", Op("chlo.erf_inv", Given("x", _is_f32)))
 def erf_inv(match: Match) -> Any:
     """The inverse of erf, f32, to 5 units in the last place; infinite at -1 and 1."""
-    x = match["x"]
-    number = functools.partial(filled, x)
-
-    def polynomial(coefficients: tuple[float, ...], at: Any) -> Any:
-        value = number(coefficients[0])
-        for coefficient in coefficients[1:]:
-            value = arith.addf(arith.mulf(value, at), number(coefficient))
-        return value
-
-    def less(a: Any, b: Any) -> Any:
-        return arith.CmpFOp(arith.CmpFPredicate.OLT, a, b).result
-
-    w = arith.negf(math.log1p(arith.negf(arith.mulf(x, x))))
-    central = polynomial(_CENTRAL, arith.subf(w, number(2.5)))
-    tail = polynomial(_TAIL, arith.subf(math.sqrt(w), number(3.0)))
-    factor = arith.select(less(w, number(5.0)), central, tail)
+    x = Number(match["x"])
+    w = -(-(x * x)).log1p()
+    factor = special_functions.inverse_of_erf_by_x(where, w)
     # at the ends w is infinite, and so are powers of it with either sign
-    factor = arith.select(less(number(1e30), w), number(float("inf")), factor)
-    return arith.mulf(factor, x)
+    return (where(w > 1e30, float("inf"), factor) * x).value
 
 
 _WIDTHS = {"f16": 16, "bf16": 16, "f32": 32}
 _GAMMA = {
-    "chlo.lgamma": gamma_functions.logarithm_of_gamma,
-    "chlo.digamma": gamma_functions.digamma,
+    "chlo.lgamma": special_functions.logarithm_of_gamma,
+    "chlo.digamma": special_functions.digamma,
 }
 _FLOAT = Given("x", lambda kind: str(_element(kind)) in _WIDTHS)
 

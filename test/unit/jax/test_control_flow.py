@@ -39,17 +39,10 @@ def test_long_loops_are_loops():
             return h, h[0]
 
         last, firsts = lax.scan(step, jnp.zeros((3, 4)), x, reverse=True)
-        table = lax.fori_loop(
-            0,
-            30,
-            lambda i, t: lax.fori_loop(0, 20, lambda j, u: u.at[i, j].set(0.1 * (i + 2 * j)), t),
-            jnp.zeros((30, 20)),
-        )
-        near = lax.while_loop(
-            lambda s: (s[1] < 40) & (jnp.abs(s[0] ** 2 - x[0]).max() > 1e-3),
-            lambda s: (0.5 * (s[0] + x[0] / s[0]), s[1] + 1),
-            (x[0], 0),
-        )
+        table = lax.fori_loop(0, 30, lambda i, t: lax.fori_loop(
+            0, 20, lambda j, u: u.at[i, j].set(0.1 * (i + 2 * j)), t), jnp.zeros((30, 20)))
+        near = lax.while_loop(lambda s: (s[1] < 40) & (jnp.abs(s[0] ** 2 - x[0]).max() > 1e-3),
+                              lambda s: (0.5 * (s[0] + x[0] / s[0]), s[1] + 1), (x[0], 0))
         grown = jax.vmap(lambda v: lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 1.5, v))
         return last, firsts, table, *near, grown(x[0])
 
