@@ -41,7 +41,8 @@ def multiply(
     ]  # fmt: skip
 
     def body(em: VectorEmitter, given: list[Any]) -> None:
-        sums, left, right = rows(*given[:3]), rows(*given[3:6], 16), rows(*given[6:9])
+        sums, right = rows(*given[:3]), rows(*given[6:9])
+        left = rows(given[3], given[4], given[5], width=16)
         product = _AmxProduct(sums, left, right, start is None, given[11])
         _loops(em, product, given[9:11], down, odd)
 
