@@ -222,7 +222,7 @@ class Wrong:
 
 
 @dataclass
-class Refused:
+class RefusedForm:
     """What is refused is asked of in another form: what is known of the program as written, by its
     content, goes from one to the next."""
 
@@ -241,7 +241,7 @@ class Refused:
 
 def wrong_in(
     program: NestProgram, now: NestProgram, plan: Sequence[Fusion], written: Written,
-    last: Refused,
+    last: RefusedForm,
 ) -> Wrong | None:  # fmt: skip
     """What is wrong with a program whose factors have moved and whose chains are to fuse.
 
