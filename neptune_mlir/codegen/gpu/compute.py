@@ -47,7 +47,8 @@ from neptune_mlir.codegen.gpu.tile_forms import (
     Tile,
     words_of,
 )
-from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, TRIED, WIDENS
+from neptune_mlir.dialects.attributes import NARROWS, WIDENS
+from neptune_mlir.dialects.gpu_attributes import INSTRUCTION, PARTIAL, TRIED
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.gpu import MatrixInstruction

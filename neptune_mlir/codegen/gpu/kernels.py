@@ -51,19 +51,15 @@ from neptune_mlir.codegen.gpu.rows.stashed import stash
 from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars, on_one_die
 from neptune_mlir.codegen.gpu.sums import add_slice, await_sums, end_behind_others
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView, Splat, Tile
-from neptune_mlir.dialects.attributes import (
-    BLOCKS,
-    HELD,
+from neptune_mlir.dialects.attributes import BLOCKS, HELD, SHARED_BYTES, TUNED, WARPS
+from neptune_mlir.dialects.gpu_attributes import (
     INTERLEAVED,
     KEEPS,
     LAYOUT,
     LAYOUTS,
     MEASURED,
-    SHARED_BYTES,
     SWAPPED,
-    TUNED,
     VIA,
-    WARPS,
 )
 from neptune_mlir.dialects.op_names import ADD_SLICE, AWAIT_SUMS, JOIN, PAGED
 from neptune_mlir.errors import LoweringError, OutOfMemory

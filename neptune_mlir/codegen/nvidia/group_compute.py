@@ -16,7 +16,7 @@ from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.tile_forms import Splat
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
-from neptune_mlir.dialects.attributes import INTERLEAVED
+from neptune_mlir.dialects.gpu_attributes import INTERLEAVED
 from neptune_mlir.dialects.op_names import START
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.tuned import ALL_AHEAD

@@ -48,7 +48,7 @@ from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors, bring_next
-from neptune_mlir.dialects.attributes import (
+from neptune_mlir.dialects.gpu_attributes import (
     AHEAD,
     BOXED,
     CONSUMERS,

@@ -20,7 +20,7 @@ from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.instructions import piece_offset, store_pieces
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
-from neptune_mlir.dialects.attributes import HANDED, SWAPPED
+from neptune_mlir.dialects.gpu_attributes import HANDED, SWAPPED
 from neptune_mlir.dialects.op_names import START, WAIT
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.warp_groups import PANEL
