@@ -36,6 +36,8 @@ from neptune_mlir.analysis.tiles import (
     tuned,
     view_source,
 )
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import Threads
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.host import KernelSignature
@@ -43,7 +45,7 @@ from neptune_mlir.codegen.gpu.in_loops import reduce_in_loops
 from neptune_mlir.codegen.gpu.kept import KeptLoop
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.meeting import Meeting
-from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
+from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.rows.ahead import bring_rows
 from neptune_mlir.codegen.gpu.rows.early_loads import load_early

@@ -21,12 +21,13 @@ from neptune_mlir.analysis.tiles import (
     tuned,
     turn_of,
 )
+from neptune_mlir.codegen.gpu.access.threads import Threads, under
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.exponentials import EQUAL, within
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.kernels import EMITTERS, Emitter, KernelWriter
-from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads, under
+from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView
 from neptune_mlir.codegen.nvidia import group_compute, hopper, quad_rows, staged_rows

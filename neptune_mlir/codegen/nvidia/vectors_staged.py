@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import load_window, multiple_of, tuned
-from neptune_mlir.codegen.gpu.memory import under
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.gpu.tile_forms import Pending
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
