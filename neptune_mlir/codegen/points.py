@@ -44,7 +44,7 @@ class PointWriter(KernelWriter):
             for op in self.body.operations:
                 self.write_op(op.operation)
 
-    def _blocks_per_sm(self) -> int:
+    def blocks_per_sm(self) -> int:
         return 0
 
     def write_op(self, op: Any) -> None:

@@ -222,7 +222,7 @@ class SpecializedWriter(KernelWriter):
         if self.waits_late:
             self.chip.wait_for_last()
 
-    def _blocks_per_sm(self) -> int:
+    def blocks_per_sm(self) -> int:
         return self.blocks
 
     def place_program(self, number: Any) -> None:
