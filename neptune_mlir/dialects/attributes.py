@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The discardable attributes `neptune.*` that passes leave for each other.
 
-No module but `gpu_attributes`, which has those that passes of GPUs leave, and this one writes such
-a name. An attribute is read and written through its declaration, which knows its type:
+Only this module and `gpu_attributes` (what passes of GPUs leave) write such a name. An attribute is
+read and written through its declaration, which knows its type:
 
-    CONSUMERS.set(forall, 2)
-    if CONSUMERS.on(forall): groups = CONSUMERS.of(forall)
+    BLOCKS.set(forall, 2)
+    if BLOCKS.on(forall): blocks = BLOCKS.of(forall)
 
 `writers` and `readers` are the modules that do so, without the package's name; a test compares them
 with the code. The attributes of ops of the dialect (`domain`, `combiner`, ...) are no concern of
@@ -207,9 +207,9 @@ TILE_FEW = Attribute(
 TUNED = Attribute(
     "tuned", TABLE, "a fused op, its scf.forall, its gpu.func",
     "what is done otherwise than by the rules: measured (`targets/tuned.py`), or asked for",
-    writers=("analysis.tiles", "codegen.gpu.kernels", "transforms.tiling.lower_to_tiles"),
+    writers=("analysis.tiles", "codegen.gpu.frame", "transforms.tiling.lower_to_tiles"),
     readers=(
-        "analysis.tiles", "codegen.gpu.kernels", "transforms.gpu.pace_products",
+        "analysis.tiles", "codegen.gpu.frame", "transforms.gpu.pace_products",
         "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip
@@ -328,19 +328,19 @@ WARPS = Attribute(
         "transforms.gpu.points_to_kernels",
     ),
     readers=(
-        "codegen.distribute_tiles", "codegen.gpu.kernels", "transforms.gpu.layout_stages",
+        "codegen.distribute_tiles", "codegen.gpu.frame", "transforms.gpu.layout_stages",
         "transforms.hopper.partition_warps",
     ),
 )  # fmt: skip
 BLOCKS = Attribute(
     "blocks", NUMBER, "scf.forall",
     "how many programs a multiprocessor has to have room for",
-    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.kernels",),
+    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.frame",),
 )  # fmt: skip
 HELD = Attribute(
     "held", NUMBER, "scf.forall",
     "registers of a thread that accumulators take, at most",
-    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.kernels",),
+    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.frame",),
 )  # fmt: skip
 POINTS = Attribute(
     "points", NUMBER, "scf.forall",
@@ -364,7 +364,7 @@ KERNELS = Attribute(
 SHARED_BYTES = Attribute(
     "shared", NUMBER, "gpu.func",
     "bytes of shared memory",
-    writers=("codegen.gpu.kernels",), readers=(),
+    writers=("codegen.gpu.frame",), readers=(),
 )  # fmt: skip
 GRID_KERNEL = Mark(
     "grid_kernel", MARK, "func.func", "a kernel of the CPU that the plan launches",

@@ -28,7 +28,7 @@ VIA = Attribute(
     writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY),
     readers=(
         "codegen.gpu.rows.early_loads", "codegen.gpu.in_place", "codegen.gpu.kernels",
-        "codegen.nvidia.rings", "codegen.nvidia.specialized",
+        "codegen.nvidia.rings", "codegen.nvidia.groups.consumers",
         "transforms.gpu.defer_joins", "transforms.gpu.keep_references", "transforms.gpu.streams",
         _HOLD, "transforms.hopper.specialize_warps",
     ),
@@ -145,7 +145,7 @@ CONSUMERS = Attribute(
     "consumers", NUMBER, "scf.forall", "warp groups that compute, beside one that loads",
     writers=("transforms.hopper.specialize_warps",),
     readers=(
-        "codegen.distribute_tiles", "codegen.gpu.host", "codegen.nvidia.specialized",
+        "codegen.distribute_tiles", "codegen.gpu.host", "codegen.nvidia.groups.consumers",
         "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
         "transforms.gpu.layout_products", "transforms.gpu.layout_stages",
         "transforms.hopper.clusters", _HOLD, "transforms.hopper.interleave_factors", _LAZY, _ONCE,
@@ -211,7 +211,7 @@ HANDED = Mark(
     writers=("transforms.gpu.assign_layouts", _ONCE),
     readers=(
         "codegen.nvidia.groups.exchange", "codegen.nvidia.groups.hands",
-        "codegen.nvidia.specialized", _ONCE, "transforms.hopper.schedule_loops",
+        "codegen.nvidia.groups.consumers", _ONCE, "transforms.hopper.schedule_loops",
     ),
 )  # fmt: skip
 ONCE = Mark(
@@ -222,15 +222,15 @@ ONCE = Mark(
 RUNS_ON = Mark(
     "runs_on", MARK, "scf.for", "its products run on into the next iteration, and wait there",
     writers=("transforms.hopper.run_on_products",),
-    readers=("codegen.nvidia.specialized", "transforms.hopper.schedule_loops"),
+    readers=("codegen.nvidia.groups.consumers", "transforms.hopper.schedule_loops"),
 )  # fmt: skip
 AHEAD = Attribute(
     "ahead", NUMBER, "neptune.mma_start", "how many eighths of its instructions stand there: the "
     "others stand between the elements of what follows, or behind stores of what groups exchange "
     "before the next one (8: all do)",
-    writers=(_PIPELINE,), readers=("codegen.nvidia.specialized",),
+    writers=(_PIPELINE,), readers=("codegen.nvidia.groups.consumers",),
 )  # fmt: skip
 SKIPS_ONES = Mark(
     "skips_ones", MARK, "a tile op that scales", "it may be skipped where all factors are 1",
-    writers=(_HOLD, _PIPELINE), readers=("codegen.nvidia.specialized",),
+    writers=(_HOLD, _PIPELINE), readers=("codegen.nvidia.groups.consumers",),
 )  # fmt: skip
