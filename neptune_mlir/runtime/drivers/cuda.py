@@ -79,6 +79,23 @@ class CopyRows(ctypes.Structure):
     )  # fmt: skip
 
 
+Box = tuple[int, int, int]  # an address, how far apart rows are, and layers, a multiple of that
+
+
+class CopyBox(ctypes.Structure):
+    """CUDA_MEMCPY3D between addresses."""
+
+    _fields_ = (
+        *((f"{side}_{name}", kind) for side in ("source", "target") for name, kind in (
+            ("x", ctypes.c_size_t), ("y", ctypes.c_size_t), ("z", ctypes.c_size_t),
+            ("level", ctypes.c_size_t), ("memory", ctypes.c_int), ("host", ctypes.c_void_p),
+            ("address", ctypes.c_void_p), ("array", ctypes.c_void_p),
+            ("reserved", ctypes.c_void_p), ("pitch", ctypes.c_size_t),
+            ("height", ctypes.c_size_t),
+        )), ("width", ctypes.c_size_t), ("rows", ctypes.c_size_t), ("layers", ctypes.c_size_t),
+    )  # fmt: skip
+
+
 class WriteWord(ctypes.Structure):
     """CUstreamBatchMemOpParams that writes a word."""
 
@@ -172,6 +189,30 @@ class CudaDriver(Driver):
         )  # fmt: skip
         context = self.context(device)
         self.inside(context, "cuMemcpy2DAsync_v2", ctypes.byref(asked), ctypes.c_void_p(stream))
+
+    def allocation(self, address: int, device: int) -> int:
+        """Where the memory that an address lies in begins, as the driver gave it out."""
+        start = ctypes.c_uint64()
+        self.inside(
+            self.context(device), "cuMemGetAddressRange_v2", ctypes.byref(start), None,
+            ctypes.c_uint64(address),
+        )  # fmt: skip
+        return start.value
+
+    def copy_box(
+        self, target: Box, source: Box, width: int, rows: int, layers: int, device: int,
+        stream: int,
+    ) -> None:  # fmt: skip
+        """Copy `layers` times `rows` times `width` bytes, from where and to where a `Box` says, by
+        one order to a copy engine of a device."""
+        asked = CopyBox(
+            source_memory=_UNIFIED, source_address=source[0], source_pitch=source[1],
+            source_height=source[2] // source[1], target_memory=_UNIFIED,
+            target_address=target[0], target_pitch=target[1],
+            target_height=target[2] // target[1], width=width, rows=rows, layers=layers,
+        )  # fmt: skip
+        context = self.context(device)
+        self.inside(context, "cuMemcpy3DAsync_v2", ctypes.byref(asked), ctypes.c_void_p(stream))
 
     def capture(self, device: int, stream: int) -> int:
         """The number of the graph that captures a stream of a device; 0: none does."""

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from neptune_mlir.errors import PeerError
 from neptune_mlir.runtime.drivers.cuda import CudaDriver
 from neptune_mlir.runtime.drivers.makers import driver
+from neptune_mlir.torch.distributed.copies import copy, copy_all
 
 Shapes = Callable[[int], list[tuple[torch.Size, torch.dtype]]]  # of what a process offers
 # of what a reader needs of an owner's tensors: positions along a dimension of each
@@ -195,7 +196,7 @@ class CopyExchange:
                         _send_lanes(memory, reader, both, offer.dims)
                     continue
                 for to, x in both:
-                    _copy(to, x)
+                    copy(to, x)
                 memory.tell(reader)  # in any case: see `_Shared`
 
     def get(self, owner: int) -> list[torch.Tensor]:
@@ -242,7 +243,7 @@ def _send_lanes(
     cuts = [lanes * g // groups for g in range(groups + 1)]
     for begin, end in pairwise(cuts):
         for to, x in flat:
-            _copy(to[begin:end], x[begin:end])
+            copy(to[begin:end], x[begin:end])
         memory.count(reader, end)
 
 
@@ -254,8 +255,8 @@ def _send_positions(
     reader know."""
     size = both[0][1].shape[dims[0]]
     for begin, end in ((size - step, size), (0, size - step)):
-        for (to, x), dim in zip(both, dims, strict=True):
-            _copy(to.narrow(dim, begin, end - begin), x.narrow(dim, begin, end - begin))
+        copy_all([(to.narrow(dim, begin, end - begin), x.narrow(dim, begin, end - begin))
+                   for (to, x), dim in zip(both, dims, strict=True)])  # fmt: skip
         memory.count(reader, size - begin)
 
 
@@ -316,7 +317,7 @@ class CopyGifts:
         memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
             for x, there, span in zip(tensors, self._views(rank, to), spans, strict=True):
-                _copy(there.narrow(*span), x.narrow(*span))
+                copy(there.narrow(*span), x.narrow(*span))
                 x.record_stream(memory.side)
             memory.tell(to)
 
@@ -486,22 +487,6 @@ def _views(
         size = kind[0].numel() * kind[1].itemsize
         yield memory[at : at + size].view(kind[1]).view(kind[0])
         at += _room(kind)
-
-
-def _copy(to: torch.Tensor, x: torch.Tensor) -> None:
-    """Copy by a copy engine: of tensors with gaps, torch's own copy is a kernel."""
-    if not x.is_cuda or x.is_contiguous() or not x.numel():
-        to.copy_(x, non_blocking=True)
-        return
-    gap = next(d for d in range(x.ndim - 1) if x.stride(d) != x.stride(d + 1) * x.shape[d + 1])
-    width = x[(0,) * (gap + 1)].numel() * x.element_size()
-    pitch, rows = x.stride(gap) * x.element_size(), x.numel() * x.element_size() // width
-    stream = torch.cuda.current_stream(x.device)
-    cuda = driver(CudaDriver)
-    assert isinstance(cuda, CudaDriver)
-    cuda.copy_rows(
-        to.data_ptr(), x.data_ptr(), width, rows, pitch, stream.device_index, stream.cuda_stream
-    )
 
 
 class Gather:

@@ -320,6 +320,39 @@ def _cuda_copy_rows(gpu, asked, stream):
         ctypes.memmove(target, source, a.WidthInBytes)
 
 
+def _range_of(gpu, start, size, address):
+    _set(start, next(a.address for a in FakeArray.living if a.holds(address)))
+
+
+class _Box(ctypes.Structure):
+    """CUDA_MEMCPY3D_v2, as cuda.h has it."""
+
+    _fields_ = (
+        ("srcXInBytes", c_size_t), ("srcY", c_size_t), ("srcZ", c_size_t), ("srcLOD", c_size_t),
+        ("srcMemoryType", c_int), ("srcHost", c_void_p), ("srcDevice", c_uint64),
+        ("srcArray", c_void_p), ("reserved0", c_void_p), ("srcPitch", c_size_t),
+        ("srcHeight", c_size_t), ("dstXInBytes", c_size_t), ("dstY", c_size_t),
+        ("dstZ", c_size_t), ("dstLOD", c_size_t), ("dstMemoryType", c_int),
+        ("dstHost", c_void_p), ("dstDevice", c_uint64), ("dstArray", c_void_p),
+        ("reserved1", c_void_p), ("dstPitch", c_size_t), ("dstHeight", c_size_t),
+        ("WidthInBytes", c_size_t), ("Height", c_size_t), ("Depth", c_size_t),
+    )  # fmt: skip
+
+
+def _cuda_copy_box(gpu, asked, stream):
+    a = asked.contents
+    unified = 4
+    assert (a.srcMemoryType, a.dstMemoryType) == (unified, unified)
+    assert not (a.srcXInBytes or a.srcY or a.srcZ or a.dstXInBytes or a.dstY or a.dstZ)
+    assert min(a.srcPitch, a.dstPitch) >= a.WidthInBytes and min(a.srcHeight, a.dstHeight) > 0
+    gpu.calls.append(f"box on {stream or 0}")
+    for layer in range(a.Depth):
+        for row in range(a.Height):
+            source = a.srcDevice + (layer * a.srcHeight + row) * a.srcPitch
+            target = a.dstDevice + (layer * a.dstHeight + row) * a.dstPitch
+            ctypes.memmove(target, source, a.WidthInBytes)
+
+
 class _Word(ctypes.Structure):
     """CUstreamMemOpWriteValueParams, in the union that cuda.h has it in."""
 
@@ -360,6 +393,8 @@ CUDA = {f"cu{name}": row for name, row in _BOTH.items()} | {
     "cuMemAlloc_v2": (ALLOCATE, _allocate),
     "cuMemcpyHtoD_v2": (COPY, _copy),
     "cuMemcpy2DAsync_v2": ((POINTER(_Rows), c_void_p), _cuda_copy_rows),
+    "cuMemcpy3DAsync_v2": ((POINTER(_Box), c_void_p), _cuda_copy_box),
+    "cuMemGetAddressRange_v2": ((POINTER(c_uint64), c_void_p, c_uint64), _range_of),
     "cuStreamGetCaptureInfo_v2": (
         (c_void_p, INT, POINTER(c_uint64), c_void_p, c_void_p, c_void_p), _cuda_capture),
     "cuStreamBatchMemOp_v2": (

@@ -22,7 +22,7 @@ from neptune_mlir.runtime.drivers.hip import HipDriver
 from neptune_mlir.runtime.gpu import GpuExecutable
 from support.chips.axpy import DEVICES, KERNELS, arrays, bundle_for
 from support.chips.fake_drivers import CUDA, HIP, NO_DEVICE, PROPERTIES, FakeGpu
-from support.chips.fake_gpu import FakeDlpack, FakeTensor, fake_torch
+from support.chips.fake_gpu import FakeArray, FakeDlpack, FakeTensor, fake_torch
 
 
 def call(gpu, bundle, rows=4, **options):
@@ -61,6 +61,33 @@ def test_rows_are_copied_by_a_copy_engine():
     gpu.driver.copy_rows(b.ctypes.data, a.ctypes.data, 2 * a.itemsize, 4, a.strides[0], 0, 7)
     assert (b == a).all() and target.sum() == a.sum()
     assert "rows on 7" in gpu.calls and not gpu.inside and not gpu.failures
+
+
+@pytest.mark.parametrize("lanes", [slice(0, 4), slice(1, 3)])
+@pytest.mark.parametrize("places", [slice(0, 6), slice(2, 5)])
+def test_tensors_that_are_layers_go_by_one_order(lanes, places):
+    """Keys and values, whole or some positions of some lanes, that lie so far apart."""
+    torch = pytest.importorskip("torch")
+    from neptune_mlir.torch.distributed import copies
+
+    gpu = FakeGpu(KERNELS)
+    source = torch.arange(240).view(5, 4, 6, 2)
+    target = torch.zeros_like(source)
+    pairs = [(target[t, lanes, places], source[s, lanes, places]) for t, s in ((0, 1), (3, 2))]
+    boxes, want = copies.boxes_of(pairs), torch.zeros_like(source)
+    width, rows, _ = copies.rows_of(pairs[0][1])
+    for t, s in ((0, 1), (3, 2)):
+        want[t, lanes, places] = source[s, lanes, places]
+    gpu.driver.copy_box(*boxes, width, rows, 2, 0, 7)
+    assert torch.equal(target, want)
+    assert "box on 7" in gpu.calls and not gpu.inside and not gpu.failures
+    assert copies.boxes_of(pairs[::-1]) is None  # the second one in front of the first
+    assert copies.boxes_of(pairs[:1]) is None
+    arrays = [FakeArray(t.numpy()) for t in (source, target)]
+    starts = [gpu.driver.allocation(x.data_ptr(), 0) for x in (*pairs[0], *pairs[1])]
+    assert starts == [target.data_ptr(), source.data_ptr()] * 2 and len(arrays) == 2
+    other = torch.zeros(2 * pairs[0][0].numel()).view(-1, 2)[:, 0].view(pairs[0][0].shape)
+    assert copies.boxes_of([pairs[0], (other, pairs[1][1])]) is None
 
 
 def test_words_are_written_in_order():
