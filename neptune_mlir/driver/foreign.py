@@ -30,7 +30,7 @@ ONNX = "torch-onnx-to-torch-backend-pipeline"
 _ODD = re.compile(
     r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier|composite"
     r"|get_dimension_size|dynamic_update_slice)\b"
-    r"|\bchlo\.top_k\b"
+    r"|\bchlo\.(top_k|lgamma|digamma)\b"
     r"|\btensor<(\d+x)*0x"
 )
 # a function's line: its name, its results, what may follow them
