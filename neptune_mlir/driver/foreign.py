@@ -30,7 +30,7 @@ ONNX = "torch-onnx-to-torch-backend-pipeline"
 _ODD = re.compile(
     r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier|composite"
     r"|get_dimension_size|dynamic_update_slice)\b"
-    r"|\bchlo\.(top_k|lgamma|digamma)\b"
+    r"|\bchlo\.top_k\b"
     r"|\btensor<(\d+x)*0x"
 )
 # a function's line: its name, its results, what may follow them
@@ -146,10 +146,11 @@ def _place(text: str, at: int, name: str) -> str:
 
 def from_bytecode(data: bytes, name: str) -> str:
     """A program in MLIR bytecode or a portable StableHLO artifact. Raises InputError."""
-    from neptune_mlir.dialects.context import make_context
+    from neptune_mlir.dialects.context import load_dialects_of, make_context
     from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock
 
     with lock, make_context() as context:
+        load_dialects_of(data, context)
         try:
             if data[5:].startswith(_PORTABLE):
                 stablehlo = _stablehlo()

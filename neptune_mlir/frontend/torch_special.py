@@ -10,8 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.driver import gamma
-from neptune_mlir.driver.gamma import polynomial
+from neptune_mlir.algebra.special_functions import (
+    digamma,
+    inverse_of_erf_by_x,
+    logarithm_of_gamma,
+    polynomial,
+)
 
 # of 1/(1 + x/2): the logarithm of erfc(x) exp(x^2) (1 + x/2)
 _ERROR = (
@@ -27,15 +31,6 @@ _BESSEL = {
         (0.39894228, -0.03988024, -0.00362018, 0.00163801, -0.01031555, 0.02282967, -0.02895312,
          0.01787654, -0.00420059)),
 }  # fmt: skip
-# M. Giles, "Approximating the erfinv function": of log(1 / (1 - y^2)) - 2.5, and of its root - 3
-_INVERSE_NEAR = (
-    1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.000218580870, -4.39150654e-06,
-    -3.5233877e-06, 3.43273939e-07, 2.81022636e-08,
-)  # fmt: skip
-_INVERSE_FAR = (
-    2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844,
-    0.00134934322, 0.000100950558, -0.000200214257,
-)  # fmt: skip
 
 
 def functions(torch: Any) -> dict[str, Callable[..., Any]]:
@@ -48,8 +43,8 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         if not (name == "i0" and scaled)
     }  # fmt: skip
     return bessel | {
-        "lgamma.default": bound(_logarithm_of_gamma, torch),
-        "digamma.default": bound(_digamma, torch),
+        "lgamma.default": bound(_of_wide, torch, logarithm_of_gamma),
+        "digamma.default": bound(_of_wide, torch, digamma),
         "erfc.default": bound(_complement, torch),
         "special_erfcx.default": bound(_scaled_complement, torch),
         "fake_quantize_per_channel_affine.default": lambda *given: _by_channel(torch, *given)[0],
@@ -72,12 +67,8 @@ def _result(x: Any, made: Any) -> Any:
     return made.to(x.dtype) if x.is_floating_point() else made
 
 
-def _logarithm_of_gamma(torch: Any, given: Any) -> Any:
-    return _result(given, gamma.logarithm(torch.where, _wide(given)))
-
-
-def _digamma(torch: Any, given: Any) -> Any:
-    return _result(given, gamma.digamma(torch.where, _wide(given)))
+def _of_wide(torch: Any, function: Callable[..., Any], given: Any) -> Any:
+    return _result(given, function(torch.where, _wide(given)))
 
 
 def _scaled_complement(torch: Any, given: Any) -> Any:
@@ -107,9 +98,7 @@ def _inverse_error(torch: Any, y: Any) -> Any:
     Newton's iteration where the error function has digits for it."""
     x = _wide(y)
     w = -((1 - x) * (1 + x)).log()
-    near, far = w - 2.5, w.sqrt() - 3
-    series = polynomial(near, _INVERSE_NEAR), polynomial(far, _INVERSE_FAR)
-    made = torch.where(w < 5, *series) * x
+    made = inverse_of_erf_by_x(torch.where, w) * x
     slope = (2 / math.sqrt(math.pi)) * (-made * made).exp()
     made = torch.where(x.abs() < 0.9, made - (made.erf() - x) / slope, made)
     return _result(y, torch.where(x.abs() == 1, x * math.inf, made))

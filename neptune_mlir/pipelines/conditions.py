@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from neptune_mlir.pipelines.cases import (
+    ALIGNED,
     ANY_CALL,
     MERGED,
     PORTABLE,
@@ -61,9 +62,8 @@ def _time(case: Case, shape: Shape, choice: Choice, programs: Expression) -> Exp
 
 
 def _of_merged(case: Case) -> ProgramLengths | None:
-    """How long programs of merged rows are: masks leave them no less, as their rows are those of
-    several heads."""
-    return None if case.each is None else replace(case.each, reach=None, first=None)
+    """How long programs of merged rows are."""
+    return None if case.each is None else case.each.merged
 
 
 class Conditions:
@@ -114,6 +114,8 @@ class Conditions:
             if not case.schedule:
                 self._fewest = ["min", self._fewest, programs_of(variant)]
                 self._small = programs_of(variant) if case.is_few else self._small
+                if case.knob == ALIGNED:  # serves any call that has such rows
+                    self._least = None
             rounds = self._rounds(case, variant) if case.tiles else None
             if case.condition is None:
                 return few(case, self._plan, variant, rounds)
@@ -152,6 +154,9 @@ class Conditions:
             return rule
         left = ["lt", ["mul", 4, points_of(large)], ["multiprocessors"]]
         left = left if case.yields == WHOLE_TOO else ["or", left, ["le", chunks, 1]]
+        if case.merged and case.tiles and case.tiles[1][0].loads:  # of rows that are none, too
+            count = points_of(large)
+            left = ["or", left, ["and", ["lt", ["multiprocessors"], count], is_idle(count)]]
         if case.length is not None:  # a program takes about as long as it waits
             at_once = ["le", tiles, ["mul", SHORT_ROUNDS[SMALL], ["multiprocessors"]]]
             left = ["or", left, ["and", ["le", case.length, ONE_TILE], at_once]]
@@ -179,6 +184,8 @@ class Conditions:
         at_once = ["le", programs_of(variant), ["mul", rounds, ["multiprocessors"]]]
         if self._small is not None:
             at_once = ["and", at_once, ["lt", programs_of(variant), self._small]]
+        if case.rows == PORTABLE and case.tiles and self._least is not None:
+            at_once = ["and", at_once, self._no_later(case, programs_of(variant))]
         short = ["and", ["le", case.length, ONE_TILE], ["and", self._largest[1], at_once]]
         return short if rule is None else ["or", rule, short]
 
@@ -279,6 +286,7 @@ class Conditions:
             idle = _if_long(case, ["le", ["mul", 4, tiles], ["multiprocessors"]])
             rule = ["or", half, self._if_sooner_joined(case, tiles, idle)]
             rule = is_idle(tiles) if tiles == whole else self._or_sooner(case, tiles, rule)
+            rule = self._if_no_later(case, tiles, rule)
             self._largest = tiles, case.condition or rule
             return self._largest[1]
         largest, rule = self._largest
@@ -288,8 +296,10 @@ class Conditions:
             fewer = ["le", ["mul", more, tiles], ["mul", less, largest]]
             return case.condition or ["and", fewer, rule]
         fits: Expression = ["le", tiles, largest]
+        large = case.rows >= PORTABLE
         busy = case.wide and largest == whole
-        return case.condition or (["and", fits, rule] if busy else fits)
+        fits = ["and", fits, rule] if busy else fits
+        return case.condition or (self._if_no_later(case, tiles, fits) if large else fits)
 
     def _if_sooner_joined(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Of the calls of a `rule`, those for which chunks of so many tiles of merged rows, a
@@ -306,6 +316,27 @@ class Conditions:
         joined = ["mul", UNIT, join_cycles(programs, choice.rows * shape.width)]
         return ["and", rule, ["le", ["add", time, joined], self._least]]
 
+    def _if_no_later(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
+        """Of the calls of a `rule`, where masks leave rows a part of the stream between two ends,
+        those for which merged rows, of which a tile streams what any row does, are not over
+        later."""
+        known = case.tiles and case.each is not None and self._least is not None
+        if not known or case.each is None or case.each.reach is None:
+            return rule
+        no_later = self._no_later(case, tiles)
+        return ["and", rule, ["or", ["le", case.each.length, ONE_TILE], no_later]]
+
+    def _no_later(self, case: Case, tiles: Expression) -> Expression:
+        """Calls for which so many tiles of merged rows are not over later than plain rows."""
+        less, more = CLOSE
+        return ["le", ["mul", less, self._merged_time(case, tiles)], ["mul", more, self._least]]
+
+    def _merged_time(self, case: Case, tiles: Expression) -> Expression:
+        """What so many tiles of merged rows take."""
+        shape, other = case.tiles[1]
+        of_merged = replace(case, each=_of_merged(case))
+        return _time(of_merged, shape, resized(shape, other, case.rows, 0), tiles)
+
     def _or_sooner(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Beside the calls of a `rule`, those for which the rounds of so many tiles of merged rows
         are over before those of plain rows, where a stream is longer than a tile. (Where masks end
@@ -313,15 +344,13 @@ class Conditions:
         whose programs are as long.)"""
         if not case.tiles or self._least is None:
             return rule
-        shape, other = case.tiles[1]
+        shape, _ = case.tiles[1]
         masked = shape.triangle or shape.marks
         even = case.each.even if case.each else None
         if masked and even is None:
             return rule
-        choice, each = resized(shape, other, case.rows, 0), _of_merged(case)
-        time = _time(replace(case, each=each), shape, choice, tiles)
         less, more = CLOSE
-        sooner = ["le", ["mul", more, time], ["mul", less, self._least]]
+        sooner = ["le", ["mul", more, self._merged_time(case, tiles)], ["mul", less, self._least]]
         if case.length is not None:
             sooner = ["and", ["lt", ONE_TILE, case.length], sooner]
         return ["or", rule, ["and", even, sooner] if masked else sooner]
@@ -352,20 +381,18 @@ class Conditions:
     def _or_rounds_of_tall(self, case: Case, tiles: Expression, rule: Any) -> Any:
         """Beside the calls of a `rule` for three groups of merged rows, those of the largest tiles
         of two whose rounds take longer. (Where masks end streams, calls whose programs are as long
-        as each other.)"""
-        even = case.each.even if case.each else None
-        if case.rows <= MERGED[0] or not case.tiles or case.each is None or self._largest is None:
+        as each other, as all are whose stream is one tile.)"""
+        each = _of_merged(case)
+        if case.rows <= MERGED[0] or not case.tiles or each is None or self._largest is None:
             return rule
         shape, other = case.tiles[1]
-        if (shape.triangle or shape.marks) and even is None:
-            return rule
         largest, taken = self._largest
         own, two = (
-            _time(replace(case, each=_of_merged(case)), shape, resized(shape, other, n, 0), count)
+            _time(replace(case, each=each), shape, resized(shape, other, n, 0), count)
             for n, count in ((case.rows, tiles), (MERGED[0], largest))
         )
         less, more = CLOSE
         sooner: Expression = ["le", ["mul", more, own], ["mul", less, two]]
         if shape.triangle or shape.marks:
-            sooner = ["and", even, sooner]
+            sooner = ["and", each.even, sooner]
         return ["or", rule, ["and", taken, sooner]]

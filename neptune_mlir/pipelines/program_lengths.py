@@ -11,7 +11,7 @@ programs take rounds, as those without a mask do.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.algebra.terms import Term
@@ -38,18 +38,35 @@ class ProgramLengths:
             None: nobody knows.
         first: points of the first row's stream, where masks end streams and each row has one more
             than the row before, up to all; None: nobody knows.
+        places: of rows, that a tile has; None: as many as rows.
     """
 
     length: Expression
     reach: int | None = None
     even: Expression | None = None
     first: Expression | None = None
+    places: Expression | None = None
+
+    @property
+    def merged(self) -> ProgramLengths:
+        """Of rows of several heads, whose tiles may have all places: masks leave them what any row
+        streams. All are as long where the stream is one tile."""
+        places = None if self.reach is None or self.first is None else self._places
+        reach = None if places is None else self.reach
+        one: Expression = ["le", self.length, ROWS]
+        even = one if self.even is None else ["or", self.even, one]
+        return replace(self, reach=reach, even=even, first=None, places=places)
+
+    @property
+    def _places(self) -> Expression:
+        return ["add", ["add", self.length, 1], ["mul", -1, self.first]]
 
     def points(self, rows: int, size: int) -> Expression:
         """That the longest program streams, in tiles of so many rows and points."""
         tiles: Expression = ["ceildiv", self.length, size]
         if self.reach is not None:
-            tiles = ["min", tiles, -(-(self.reach + rows) // size) + 1]
+            places = rows if self.places is None else self.places
+            tiles = ["min", tiles, ["add", 1, ["ceildiv", ["add", self.reach, places], size]]]
         return ["mul", size, tiles]
 
     def mean(self, rows: int, size: int) -> Expression | None:
@@ -58,8 +75,7 @@ class ProgramLengths:
         if self.first is None:
             return None
         beside = ["add", self.first, max(0, size - rows) // 2 - 1]
-        places = ["add", ["add", self.length, 1], ["mul", -1, self.first]]
-        count = ["max", 1, ["ceildiv", places, rows]]
+        count = ["max", 1, ["ceildiv", self._places, rows]]
         before = ["add", count, -1]
         others = ["floordiv", ["mul", rows, ["mul", count, before]], 2]
         every = ["add", ["mul", before, beside], ["add", others, self.points(rows, size)]]

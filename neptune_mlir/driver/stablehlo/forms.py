@@ -6,7 +6,6 @@
     sort, top_k         `tm_tensor.sort`
     select_and_scatter  each place of a window as a strided slice: the windows that chose it
     reduce              of tensors without elements: its first values
-    lgamma, digamma     in the arithmetic that there is
     optimization_barrier  what it is given (`jax.checkpoint`): what is computed again is fused here
 
 What none of these describes stays, and is refused by its name.
@@ -14,13 +13,11 @@ What none of these describes stays, and is refused by its name.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from neptune_mlir.driver.stablehlo import arithmetic
 from neptune_mlir.driver.stablehlo.bodies import (
     NoForm,
     element_of,
@@ -206,7 +203,5 @@ _FORMS: Mapping[str, Callable[[Any], Sequence[Any]]] = {
     "stablehlo.reduce": _reduce,
     "stablehlo.select_and_scatter": _select_and_scatter,
     "stablehlo.optimization_barrier": lambda op: list(op.operands),
-    **{name: functools.partial(arithmetic.of_one, function)
-       for name, function in arithmetic.FUNCTIONS.items()},
 }  # fmt: skip
 _OF_ANY_SHAPE = {"stablehlo.sort", "stablehlo.optimization_barrier"}  # whatever calls know
