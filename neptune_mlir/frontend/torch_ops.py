@@ -395,6 +395,8 @@ def _whole_quotient(torch: Any, x: Any, y: Any, *, rounding_mode: str | None = N
     """How often y is in x, by the remainder, as torch's own: 1 / 0.1 rounds to 10, and 0.1 is nine
     times in 1."""
     dtype = torch.result_type(x, y)
+    if rounding_mode == "floor" and not dtype.is_floating_point and dtype is not torch.bool:
+        return _whole_quotient_of_integers(torch, x, y)
     if rounding_mode != "floor" or not dtype.is_floating_point:
         return NotImplemented
     x = _wide(x.to(dtype))
@@ -407,6 +409,12 @@ def _whole_quotient(torch: Any, x: Any, y: Any, *, rounding_mode: str | None = N
     quotient = x / y
     whole = torch.where(near != 0, whole, quotient * 0)
     return torch.where(y != 0, whole, quotient).to(dtype)
+
+
+def _whole_quotient_of_integers(torch: Any, x: Any, y: Any) -> Any:
+    """By the quotient towards 0, which torch-mlir has in integers: it floors one of floats."""
+    quotient = torch.div(x, y, rounding_mode="trunc")
+    return quotient - ((x - quotient * y != 0) & ((x < 0) != (y < 0))).to(quotient.dtype)
 
 
 def _integer_power(torch: Any, base: Any, exponent: Any) -> Any:

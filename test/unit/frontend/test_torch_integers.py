@@ -24,7 +24,11 @@ def short(u, a):
 
 
 def large(x, y):
-    return -x, x & -x, x**3, (x % 9) ** 0.5, x.abs(), x // 7, x.max(), x.sort()[0]
+    divisors = y[:9].long() - 128
+    return (
+        -x, x & -x, x**3, (x % 9) ** 0.5, x.abs(), x // 7, x // (divisors | 1), x.max(),
+        x.sort()[0],
+    )  # fmt: skip
 
 
 def from_floats(x, y):
@@ -49,3 +53,14 @@ def test_integers_are_those_of_torch(program):
     for got, want in zip(found, wanted, strict=True):
         assert got.dtype == want.dtype
         assert torch.equal(got[kept] if got.dim() else got, want)
+
+
+def test_division_by_zero_ends_no_process():
+    """torch raises; a kernel cannot, so it has what XLA has. So for the least number by -1."""
+    x, y = torch.tensor([7, -7, -(2**63), 9]), torch.tensor([0, 0, -1, -2])
+    kernel = neptune_mlir.compile(
+        from_torch(lambda x, y: (torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y)), (x, y))
+    )
+    quotient, rest = kernel(x, y)
+    assert quotient.tolist() == [-1, -1, -(2**63), -4]
+    assert rest.tolist()[2:] == [0, 1]

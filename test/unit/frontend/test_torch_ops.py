@@ -124,7 +124,7 @@ def bags(x, y, whole, at, updates):
 
 def zeros(x, y, whole, at, updates):
     """Signs of zeros as torch has them, by what 1 over each is; and numbers near 0."""
-    functional, x = torch.nn.functional, torch.where(x.abs() < 0.3, x * 0, x).nan_to_num()
+    functional, x = torch.nn.functional, torch.where(x.abs() < 0.3, x * 0, x).nan_to_num(0, 9, -9)
     signed = x / 3, torch.trunc(x), functional.elu(x), torch.fmod(x, 0.7), x // 0.5
     near = y * 1e-6
     return *(1 / s for s in signed), functional.elu(near) * 1e6, functional.selu(near) * 1e6
