@@ -28,7 +28,7 @@ def sampled(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence
     # along each dimension of the image, the places that are read, their weights, where they are
     places = []
     for k in (0, 1):
-        along = _Along(w, image, w.length(image, 2 + k), aligned, padding)
+        along = _Samples(w, image, w.length(image, 2 + k), aligned, padding)
         at = w.op("Squeeze", w.part(grid, 1 - k, 2 - k), w.constant([-1]))
         places.append(along.read(at, mode))
     total, last, zero = "", w.constant([-1]), w.number(0.0, image)
@@ -42,7 +42,7 @@ def sampled(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence
 
 
 @dataclass
-class _Along:
+class _Samples:
     """Samples along one dimension of an image, of so many elements.
 
     Args:
