@@ -37,22 +37,17 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
         ("cumprod.default", _product_so_far),
         ("avg_pool2d.default", functools.partial(_pooled, torch)),
-        ("max_pool2d_with_indices.default", lambda x, *options: (
-            NotImplemented if x.dim() == 4 else tuple(
-                found.squeeze(0)  # of an image alone
-                for found in aten.max_pool2d_with_indices(x.unsqueeze(0), *options)))),
+        ("max_pool2d_with_indices.default", functools.partial(_largest_of_image, torch)),
         ("searchsorted.Tensor", functools.partial(_sorted_place, torch)),
         ("sort.stable", lambda x, *, stable=None, dim=-1, descending=False: (
             x.sort(dim, descending))),  # as each is
         ("embedding_bag.padding_idx", functools.partial(_bags, torch)),
         ("_cdist_forward.default", _distances),
         ("gelu.default", functools.partial(_gelu, torch)),
-        ("neg.default", lambda x: (  # torch-mlir has integers by way of float32
-            NotImplemented if x.is_floating_point() or x.is_complex() else 0 - x)),
+        ("neg.default", _negative),
         ("elu.default", functools.partial(_elu, torch)),
         ("rrelu_with_noise_functional.default", functools.partial(_leaky, torch)),
-        ("trunc.default", lambda x: (
-            torch.copysign(x.abs().floor(), x) if x.is_floating_point() else NotImplemented)),
+        ("trunc.default", functools.partial(_towards_0, torch)),
         ("constant_pad_nd.default", functools.partial(_padded, torch)),
         ("isfinite.default", lambda x: x.abs() < math.inf if x.is_floating_point() else x == x),
         ("isclose.default", _close),
@@ -226,6 +221,23 @@ def _elu(torch: Any, x: Any, alpha: float = 1, scale: float = 1, input_scale: fl
     wide = _wide(x)
     below = torch.expm1(wide * input_scale) * (alpha * scale)
     return torch.where(wide > 0, wide * scale, below).to(x.dtype)
+
+
+def _negative(x: Any) -> Any:
+    """torch-mlir has that of integers by way of float32."""
+    return NotImplemented if x.is_floating_point() or x.is_complex() else 0 - x
+
+
+def _towards_0(torch: Any, x: Any) -> Any:
+    """With the sign of x, where it becomes 0."""
+    return torch.copysign(x.abs().floor(), x) if x.is_floating_point() else NotImplemented
+
+
+def _largest_of_image(torch: Any, x: Any, *options: Any) -> Any:
+    if x.dim() == 4:
+        return NotImplemented
+    found = torch.ops.aten.max_pool2d_with_indices(x.unsqueeze(0), *options)
+    return tuple(result.squeeze(0) for result in found)
 
 
 def _leaky(
