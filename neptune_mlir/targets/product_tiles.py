@@ -26,8 +26,8 @@ from neptune_mlir.targets.warp_groups import ELEMENT, PANEL, of_size
 Expression = Any
 CHIP: Expression = ["multiprocessors"]
 
-# Fitted to products behind norms on H200s, whose inputs lie in memory (docs/notebook/rows.md, "Tiles
-# of products", the first and the last).
+# Fitted to products behind norms on H200s, whose inputs lie in memory (docs/notebook/rows.md,
+# "Tiles of products", the first and the last).
 NEAR = 36  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
 FAR = 59  # bytes of a cycle that a multiprocessor loads at most, however few others do
 STEP = 92  # cycles of a step that no matrix unit runs in

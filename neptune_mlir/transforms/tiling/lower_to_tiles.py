@@ -33,8 +33,8 @@ from neptune_mlir.dialects.attributes import (
     TILE,
     TILE_FEW,
     TUNED,
-    WHOLE,
 )
+from neptune_mlir.dialects.gpu_attributes import WHOLE
 from neptune_mlir.dialects.op_names import ADD_SLICE
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir import affine as ix
