@@ -28,6 +28,7 @@ def test_sorts_keep_equal_elements_in_order_and_nan_last():
     agrees(lambda x: (jnp.argsort(x), jnp.argsort(x, descending=True)), x)
     agrees(lambda a, b: jnp.lexsort((b, a)), np.round(f32(17)), f32(17))
     agrees(lambda x: jnp.sort(x, 0), (np.abs(f32(9, 2)) * 90).astype(np.int32))
+    agrees(lambda x: jnp.sort(x), np.array([7, 2**31, 0, 2**32 - 1, 1], np.uint32))
 
 
 def test_top_k_and_its_gradient():
@@ -72,12 +73,15 @@ def test_sums_of_segments_along_a_later_dimension():
 def test_windows_at_positions():
     """One window, whole or not within the tensor, and one for each element of a batch."""
     for place in (2, 7):
-        agrees(
+        kernel = agrees(
             lambda x, u, k: jax.lax.scatter_add(
                 x, k, u, jax.lax.ScatterDimensionNumbers((0, 1), (), (1,))
             ),
             f32(3, 9), f32(3, 4), np.array([place], np.int32),
         )  # fmt: skip
+        assert "tm_tensor.scatter" not in kernel.source.text
+    # (reduces along no dimension)
+    agrees(lambda x: jnp.unique(x, size=5, fill_value=-1), np.array([3, 1, 3, 7], np.int32))
     agrees(
         jax.vmap(lambda x, k, u: x.at[k].add(u)),
         f32(2, 6), np.array([[1, 5], [5, 0]], np.int32), f32(2, 2),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Scatters of StableHLO: one update for each point of the batch is a choice by position, slices
-that are joined are a reduction over updates, others are `tm_tensor.scatter`."""
+"""Scatters of StableHLO: one update, or one for each point of the batch, is a choice by position;
+of slices that are joined or set, each place asks all updates; others are `tm_tensor.scatter`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from neptune_mlir.driver.stablehlo.ops import (
     slice_of,
     transpose,
 )
+from neptune_mlir.driver.stablehlo.updates import placed
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.bindings import module as bindings_module
 
@@ -147,6 +148,8 @@ def scatter(op: Any) -> Sequence[Any]:
             return [_by_reduction(read, name)]
         if read.replaces():
             return [_by_last(read)]
+    if read.count() == 1 and not read.batch:
+        return [_by_place(read)]
     return [_by_loops(read)]
 
 
@@ -216,6 +219,19 @@ def _by_reduction(s: _Scatter, name: str) -> Any:
     given = select_of(_hits(s, whole), updates, filled(whole, kind, _NEUTRAL[name]))
     found = _reduced(name, given, len(at), kind, _NEUTRAL[name])
     return made(name, [s.operand, transpose(found, _back(s))], shape, kind)
+
+
+def _by_place(s: _Scatter) -> Any:
+    """One window, of a known size, at a place that data may say: a choice by position."""
+    shape, kind = shape_of(s.operand), element_of(s.indices)
+    order = [w for w in s.windows if w is not None]
+    part = reshape(transpose(s.updates, [*s.points, *order]), s.sizes())
+    starts = [filled([], kind, 0)] * len(shape)
+    for k, dim in enumerate(s.indexed):
+        starts[dim] = reshape(s.column(k), [])
+    moved, inside = placed(part, starts, shape)
+    hit = conjunction([*inside, spread(reshape(s.valid(), []), shape, [])])
+    return select_of(hit, of_tensors(s.body, [s.operand, moved], shape), s.operand)
 
 
 def _by_last(s: _Scatter) -> Any:

@@ -97,16 +97,21 @@ def _is_of_data(value: Any, known: Sequence[Any]) -> bool:
 
 
 def _chosen(whole: Any, part: Any, starts: list[Any]) -> Any:
-    shape, size = shape_of(whole), shape_of(part)
-    index = element_of(starts[0])
+    moved, inside = placed(part, starts, shape_of(whole))
+    return select_of(conjunction(inside), moved, whole) if inside else moved
+
+
+def placed(part: Any, starts: list[Any], shape: Sequence[int]) -> tuple[Any, list[Any]]:
+    """A tensor of a shape that has a part at a place, and the conditions for that place."""
+    size, index = shape_of(part), element_of(starts[0])
     starts = [_clamped(start, n - m, index) for start, n, m in
               zip(starts, shape, size, strict=True)]  # fmt: skip
     # the part with as many zeros on both sides as the tensor is long: from n - s on it stands at s
-    wide = pad(part, shape, shape, [0] * len(shape))
+    wide = pad(part, list(shape), list(shape), [0] * len(shape))
     from_ = [made("subtract", [filled([], index, n), s], [], index)
              for s, n in zip(starts, shape, strict=True)]  # fmt: skip
-    sizes = ir.DenseI64ArrayAttr.get(shape)
-    moved = made("dynamic_slice", [wide, *from_], shape, element_of(whole), slice_sizes=sizes)
+    sizes = ir.DenseI64ArrayAttr.get(list(shape))
+    moved = made("dynamic_slice", [wide, *from_], shape, element_of(part), slice_sizes=sizes)
     inside = []
     for dim, (start, m) in enumerate(zip(starts, size, strict=True)):
         if m == shape[dim]:
@@ -115,7 +120,7 @@ def _chosen(whole: Any, part: Any, starts: list[Any]) -> Any:
         end = made("add", [start, filled([], index, m)], [], index)
         inside += [compared("GE", at, spread(start, shape, [])),
                    compared("LT", at, spread(end, shape, []))]  # fmt: skip
-    return select_of(conjunction(inside), moved, whole) if inside else moved
+    return moved, inside
 
 
 def _clamped(start: Any, most: int, index: Any) -> Any:
