@@ -13,14 +13,13 @@ long; where one of them begins last, it keeps all others waiting. In the order o
 last ones are short ("longest processing time first"). All chunks of a sequence stand together.
 
 A kernel ahead finds the order, a thread for each sequence: its rank is the number of those that are
-longer, or as long and in front of it. So no result depends on the order, and none changes.
+longer (by the number that says so, where streams are the longer, the larger it is), or as long and
+in front of it. So no result depends on the order, and none changes.
 
 That kernel costs a launch, and each program a read, so they are for launches that gain: some
 program can have over LONG points of the stream (or TILES tiles), there are more programs than
-run at once, and no more than MOST sequences, for each is compared with all others. Where all
-programs run at once the sequences stay in their order: chunks of one stand together, no more (they
-read the same pages, and the multiprocessors that have the longest are not the same ones). A launch
-says so from its shapes alone.
+multiprocessors (of streams of bytes: than run at once), and no more than MOST sequences, for each
+is compared with all others. A launch says so from its shapes alone.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from neptune_mlir.analysis.rising import Rising
 from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested
 from neptune_mlir.dialects.attributes import CHIP, KERNEL, OF_MASK, POINTS, TARGET, WARPS
-from neptune_mlir.dialects.gpu_attributes import CONSUMERS
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
@@ -45,7 +44,6 @@ from neptune_mlir.transforms.tiling.slices import slice_operands
 
 LONG, TILES = 1024, 32  # points of the longest stream of a program, or tiles of few of them
 MOST = 256  # sequences
-ROOM = 2  # times as many programs as keep a multiprocessor's memory busy have room at once
 LARGEST = 2**31 - 1  # what a number of 32 bits can say
 
 
@@ -77,12 +75,12 @@ class _Launch:
             return
         with ir.InsertionPoint(self.forall):
             extent = self.bounds[at]
-            together, count = self._worth(extent)
+            count = self._worth(extent)
             order = self._order(at, count)
         first = self.body.operations[0]
         uses = {v: list(v.uses) for v in self.variables[: at + 1]}
         with ir.InsertionPoint(first):
-            found = self._places(at, order, together, count)
+            found = self._places(at, order, count)
         for variable, value in zip(self.variables, found, strict=False):
             for use in uses[variable]:
                 use.owner.operation.operands[use.operand_number] = value
@@ -145,9 +143,8 @@ class _Launch:
         copies[value] = made.results[0]
         return copies[value]
 
-    def _worth(self, extent: Index) -> tuple[Index, Index]:
-        """How many sequences have their chunks stand together, and how many are put in order: all,
-        or none."""
+    def _worth(self, extent: Index) -> Index:
+        """How many sequences to put in order: all, or none."""
         zero = ix.value(0)
         at = self._dimension()
         longest = self._length({v: zero for k, v in enumerate(self.variables) if k != at})
@@ -156,24 +153,16 @@ class _Launch:
         for bound in self.bounds:
             programs = ix.mul(programs, bound)
         chip = ir.Operation.create(MULTIPROCESSORS, results=[ir.IndexType.get()]).results[0]
-        fit = ix.where_less(1, extent, ix.where_less(extent, MOST + 1, extent, 0), 0)
-        long = ix.where_less(min(LONG, TILES * step), longest, fit, 0)
-        some, all_ = self._at_once()
-        together = ix.value(ix.where_less(ix.scale(chip, some), programs, long, 0))
-        if some == all_:
-            return together, together
-        return together, ix.where_less(ix.scale(chip, all_), programs, together, 0)
+        found = ix.where_less(ix.scale(chip, self._at_once()), programs, extent, 0)
+        found = ix.where_less(min(LONG, TILES * step), longest, found, 0)
+        return ix.where_less(1, extent, ix.where_less(extent, MOST + 1, found, 0), 0)
 
-    def _at_once(self) -> tuple[int, int]:
-        """Programs of a multiprocessor beyond which their order says how long a launch takes: in
-        which chunks of a sequence stand together, and longest first (where not all run at once). Of
-        warp groups one runs at once; of streams of bytes all programs are alike but for their
-        lengths."""
+    def _at_once(self) -> int:
+        """Programs of a multiprocessor that run at once: of streams of bytes, whose programs are
+        alike but for their lengths, so many; one of others."""
         inside = (op for loop in self.loops for op in nested(loop.regions[0].blocks[0]))
         tiles = [v for op in inside for v in op.results if is_tensor(v)]
-        if any(element_of(v) == "i8" for v in tiles):
-            return waiting(8)[0], waiting(8)[0]
-        return 1, 1 if CONSUMERS.on(self.forall) else ROOM * waiting()[0]
+        return waiting(8)[0] if any(element_of(v) == "i8" for v in tiles) else 1
 
     def _order(self, at: int, count: Index) -> Any:
         """Emit the kernel ahead; returns the numbers of the sequences, longest first."""
@@ -191,12 +180,11 @@ class _Launch:
         (one,) = ahead.induction_variables
         with ir.InsertionPoint(ahead.body):
             zero, step = ix.value(0), ix.value(1)
-            others = {v: zero for k, v in enumerate(self.variables) if k != at}
-            mine = ix.value(self._length({**others, self.variables[at]: one}))
+            mine = ix.value(self._rank_by(at, one))
             loop = scf.ForOp(zero, ix.value(extent), step, [zero])
             with ir.InsertionPoint(loop.body):
                 other, (before,) = loop.induction_variable, loop.inner_iter_args
-                its = ix.value(self._length({**others, self.variables[at]: other}))
+                its = ix.value(self._rank_by(at, other))
                 earlier = ix.where_less(other, one, ix.add(mine, -1), mine)
                 scf.YieldOp([ix.value(ix.where_less(earlier, its, ix.add(before, 1), before))])
             kind = ir.RankedTensorType.get([], number)
@@ -207,10 +195,25 @@ class _Launch:
                 tensor.ParallelInsertSliceOp(own, ahead.inner_iter_args[0], *place)
         return ahead.results[0]
 
-    def _places(self, at: int, order: Any, together: Any, count: Index) -> list[Any]:
+    def _rank_by(self, at: int, one: Any) -> Index:
+        """What sequence `one` is put in order by: how long its streams are in a first program, or
+        the number that says so (of chunks a division is left out, for each of all pairs)."""
+        others = [v for k, v in enumerate(self.variables) if k != at]
+        rising = Rising(others, lambda v: not is_inside(v, self.forall))
+        spans = [list(loop.operands)[:2] for loop in self.loops]
+        follows = all(before[1] == after[0] for before, after in pairwise(spans))
+        if follows and rising.is_longer(spans[0][0], spans[-1][1]):
+            sources = {op.operands[0] for op in rising.read}
+            if len(sources) == 1:
+                number = tensor.extract(sources.pop(), [one])
+                return ix.maximum(ix.value(arith.index_cast(ir.IndexType.get(), number)), 0)
+        return self._length({**dict.fromkeys(others, ix.value(0)), self.variables[at]: one})
+
+    def _places(self, at: int, order: Any, count: Index) -> list[Any]:
         """In the kernel: what its variables up to `at` are instead."""
         index = ir.IndexType.get()
-        made = scf.IfOp(_is_some(together), [index] * (at + 1), has_else=True)
+        sorted_ = arith.CmpIOp(arith.CmpIPredicate.slt, ix.value(0), ix.value(count)).result
+        made = scf.IfOp(sorted_, [index] * (at + 1), has_else=True)
         with ir.InsertionPoint(made.then_block):
             number: Index = 0  # in the order in which programs begin; a grid's last runs downwards
             for k, variable in enumerate(self.variables[: at + 1]):
@@ -222,30 +225,11 @@ class _Launch:
                 rest = ix.floordiv(number, bound)
                 found.insert(0, ix.value(ix.sub(number, ix.mul(rest, bound))))
                 number = rest
-            scf.YieldOp([*found, self._in_order(order, ix.value(number), together, count)])
+            first = tensor.extract(order, [ix.value(number)])
+            scf.YieldOp([*found, arith.index_cast(index, first)])
         with ir.InsertionPoint(made.else_block):
             scf.YieldOp(self.variables[: at + 1])
         return list(made.results)
-
-    def _in_order(self, order: Any, number: Any, together: Any, count: Index) -> Any:
-        """Which sequence a place has, where chunks of one stand together: by the order, if any."""
-        index = ir.IndexType.get()
-
-        def found() -> Any:
-            return arith.index_cast(index, tensor.extract(order, [number]))
-
-        if count is together:
-            return found()
-        made = scf.IfOp(_is_some(count), [index], has_else=True)
-        with ir.InsertionPoint(made.then_block):
-            scf.YieldOp([found()])
-        with ir.InsertionPoint(made.else_block):
-            scf.YieldOp([number])
-        return made.results[0]
-
-
-def _is_some(count: Index) -> Any:
-    return arith.CmpIOp(arith.CmpIPredicate.slt, ix.value(0), ix.value(count)).result
 
 
 def _step(loop: Any) -> int:

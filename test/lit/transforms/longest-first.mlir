@@ -1,19 +1,13 @@
 // RUN: neptune-opt %s --longest-first --split-input-file | filecheck %s
 
 // A number of an argument says how long the stream of each %b is: a kernel ahead finds the order, and
-// all programs of one %b stand together. A launch with few programs or short streams has no order;
-// where all programs run at once, those of one %b stand together in the order of %b.
+// all programs of one %b stand together. A launch with few programs or short streams has no order.
 // CHECK-LABEL: func.func @reads_lengths
 // CHECK-SAME: (%[[X:.*]]: tensor<?x?xf32>, %[[N:.*]]: tensor<?xi32>)
-// CHECK-DAG: %[[CHIP:.*]] = "neptune.multiprocessors"
 // CHECK: arith.select
 // CHECK: arith.select
-// CHECK: %[[LONG:.*]] = arith.select
-// CHECK: arith.cmpi slt, %[[CHIP]], %[[PROGRAMS:.*]] : index
-// CHECK: %[[TOGETHER:.*]] = arith.select %{{.*}}, %[[LONG]]
-// CHECK: %[[ROOM:.*]] = affine.apply #{{.*}}(%[[CHIP]])
-// CHECK: arith.cmpi slt, %[[ROOM]], %[[PROGRAMS]] : index
-// CHECK: %[[COUNT:.*]] = arith.select %{{.*}}, %[[TOGETHER]]
+// CHECK: arith.select
+// CHECK: %[[COUNT:.*]] = arith.select
 // CHECK: %[[ORDER:.*]] = scf.forall (%[[I:.*]]) in (%[[COUNT]]) shared_outs(%[[OUT:.*]] = %{{.*}}) -> (tensor<?xi32>)
 // CHECK: tensor.extract %[[N]][%[[I]]]
 // CHECK: %[[RANK:.*]] = scf.for %[[J:.*]] = %{{.*}} iter_args
@@ -23,14 +17,9 @@
 // CHECK: tensor.parallel_insert_slice %[[E]] into %[[OUT]][%[[RANK]]] [1] [1]
 // CHECK: neptune.kernel = "sum_order", neptune.of_mask, neptune.points
 // CHECK: scf.forall (%[[C:.*]], %[[B:.*]], %[[H:.*]]) in
-// CHECK: %[[SOME:.*]] = arith.cmpi slt, %{{.*}}, %[[TOGETHER]]
-// CHECK: %[[PLACE:.*]]:2 = scf.if %[[SOME]]
-// CHECK: %[[ALL:.*]] = arith.cmpi slt, %{{.*}}, %[[COUNT]]
-// CHECK: %[[AT:.*]] = scf.if %[[ALL]]
-// CHECK: %[[FIRST:.*]] = tensor.extract %[[ORDER]][%[[NUMBER:.*]]]
-// CHECK: %[[FOUND:.*]] = arith.index_cast %[[FIRST]]
-// CHECK: scf.yield %[[FOUND]]
-// CHECK: scf.yield %[[NUMBER]]
+// CHECK: %[[PLACE:.*]]:2 = scf.if
+// CHECK: %[[FIRST:.*]] = tensor.extract %[[ORDER]]
+// CHECK: %[[AT:.*]] = arith.index_cast %[[FIRST]]
 // CHECK: scf.yield %{{.*}}, %[[AT]]
 // CHECK: scf.yield %[[C]], %[[B]]
 // CHECK: tensor.extract %[[N]][%[[PLACE]]#1]
