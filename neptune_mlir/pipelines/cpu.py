@@ -60,6 +60,7 @@ TO_LLVM = (
     Step("expand-math"),
     Step("expand-strided-metadata"),
     Step("lower-affine"),
+    Step("rotate-loops"),
     Step("convert-scf-to-cf"),
     Step("convert-math-to-llvm"),
     Step("convert-math-to-libm"),

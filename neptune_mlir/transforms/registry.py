@@ -59,6 +59,7 @@ _MODULES: dict[str, str] = {
     "fuse-tiles": "neptune_mlir.transforms.cpu.fuse_tiles",
     "add-in-order": "neptune_mlir.transforms.cpu.add_in_order",
     "place-tiles": "neptune_mlir.transforms.cpu.place_tiles",
+    "rotate-loops": "neptune_mlir.transforms.cpu.rotate_loops",
     "merge-programs": "neptune_mlir.transforms.tiling.merge_programs",
     "longest-first": "neptune_mlir.transforms.gpu.longest_first",
     "turn-tiles": "neptune_mlir.transforms.tiling.turn_tiles",
