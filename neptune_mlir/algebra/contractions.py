@@ -7,6 +7,8 @@ Matrix instructions take both in 16 bits where one is stored so, and programs ro
 themselves. That has little range: 6e-5 to 65504 with all of its digits. x r g is in range whatever
 x is; x g, with r behind the sum, is if x is. So nothing moves out of a factor that is rounded to
 f16 and that it keeps in range: by degrees, as all ranges (`growth.py`), but of the factor alone.
+A constant below 1/2 keeps in range what grows with any input: q k / 64 where q k is not. (One above
+1 may move out: what underflows then loses digits, what overflows all of the result.)
 bf16 has the range of f32, and what is read as it is has no digits to lose.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from neptune_mlir.algebra import terms as T
-from neptune_mlir.algebra.growth import Ranges, growths, within
+from neptune_mlir.algebra.growth import LITERALS, Growth, Ranges, growths, within
 from neptune_mlir.algebra.terms import Term
 
 SMALL_RANGE = "f16"
@@ -80,7 +82,14 @@ def rounds_in_range(body: Term, rest: Term, ranges: Ranges) -> bool:
     if not made:
         return True
     written = [growths(t, ranges.of_ref)[t] for t in rounded_factors(body)]
-    return all(any(within(m, w) for w in written) for m in made)
+    return all(any(within(m, w) and not _larger(m, w) for w in written) for m in made)
+
+
+def _larger(made: Growth, written: Growth) -> bool:
+    """Whether constants no longer make small what grows with an input."""
+    grows = any(degree > 0 for key, degree in made.large.items() if key != LITERALS)
+    allowed = min(0.0, written.large.get(LITERALS, 0.0)) + 1
+    return grows and made.large.get(LITERALS, 0.0) > allowed
 
 
 def rounded_factors(body: Term) -> Iterator[Term]:

@@ -241,11 +241,11 @@ FEW_ROWS = Attribute(
     "rows of a tile, of a stream in chunks, that are better where a call has few",
     writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
 )  # fmt: skip
-PRODUCT = Attribute(
-    "product", NUMBERS, "neptune.stream",
+PRODUCT = Attribute("product", NUMBERS, "neptune.stream",
     "a product that is cut along its sum: rows, columns, sum; 1: rows are computed",
     writers=("transforms.schedule.product_axes",),
-    readers=("pipelines.product_cases", "transforms.tiling.kernel"),
+    readers=("pipelines.product_cases", "transforms.schedule.set_choices",
+             "transforms.tiling.kernel"),
 )  # fmt: skip
 CUT_ROWS = Attribute(
     "cut_rows", NUMBERS, "neptune.stream",

@@ -146,10 +146,11 @@ def _place(text: str, at: int, name: str) -> str:
 
 def from_bytecode(data: bytes, name: str) -> str:
     """A program in MLIR bytecode or a portable StableHLO artifact. Raises InputError."""
-    from neptune_mlir.dialects.context import make_context
+    from neptune_mlir.dialects.context import load_dialects_of, make_context
     from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock
 
     with lock, make_context() as context:
+        load_dialects_of(data, context)
         try:
             if data[5:].startswith(_PORTABLE):
                 stablehlo = _stablehlo()

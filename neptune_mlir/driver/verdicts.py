@@ -21,7 +21,6 @@ from typing import Any
 from neptune_mlir import plugins
 from neptune_mlir.algebra.numerics.remembered import store
 from neptune_mlir.runtime import cache
-from neptune_mlir.transforms.fusion import whole
 
 ENVIRONMENT = "NEPTUNE_VERDICTS"
 
@@ -33,7 +32,6 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
-        whole.forget()
         if token is not None:
             store.reset(token)
 

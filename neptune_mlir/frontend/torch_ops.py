@@ -74,8 +74,28 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
     )  # fmt: skip
     for name, function in ours:
         packet, _, overload = name.partition(".")
-        table[getattr(getattr(aten, packet), overload)] = function
+        table[getattr(getattr(aten, packet), overload)] = _laid_out(torch, function)
     return table
+
+
+def _laid_out(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decomposition whose results lie in memory as torch's own: row by row, where its first
+    tensor does. A program may view these, and torch checks that when it writes the program out."""
+
+    def known(x: Any) -> bool:
+        return isinstance(x, torch.Tensor) and all(isinstance(n, int) for n in x.shape)
+
+    @functools.wraps(function)
+    def laid_out(*given: Any, **options: Any) -> Any:
+        made = function(*given, **options)
+        first = next((x for x in given if isinstance(x, torch.Tensor)), None)
+        if not (known(first) and first.is_contiguous()):
+            return made
+        results = made if isinstance(made, tuple) else (made,)
+        plain = tuple(x.contiguous() if known(x) else x for x in results)
+        return plain if isinstance(made, tuple) else plain[0]
+
+    return laid_out
 
 
 def _bags(

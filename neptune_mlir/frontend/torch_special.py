@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# lnΓ(2 + z) = Σ c_k z^k for |z| <= 1/2: 1 - Euler's constant, then (-1)^k (ζ(k) - 1) / k
-_GAMMA_NEAR_2 = (
-    0.0, 0.42278433509846714, 0.32246703342411320, -0.06735230105319810, 0.02058080842778454,
-    -0.00738555102867399, 0.00289051033074153, -0.00119275391170326, 0.00050966952474304,
-    -0.00022315475845358, 0.00009945751278181, -0.00004492623673813, 0.00002050721277567,
-)  # fmt: skip
+from neptune_mlir.algebra.special_functions import (
+    digamma,
+    inverse_of_erf_by_x,
+    logarithm_of_gamma,
+    polynomial,
+)
+
 # of 1/(1 + x/2): the logarithm of erfc(x) exp(x^2) (1 + x/2)
 _ERROR = (
     -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398,
@@ -30,16 +31,6 @@ _BESSEL = {
         (0.39894228, -0.03988024, -0.00362018, 0.00163801, -0.01031555, 0.02282967, -0.02895312,
          0.01787654, -0.00420059)),
 }  # fmt: skip
-# M. Giles, "Approximating the erfinv function": of log(1 / (1 - y^2)) - 2.5, and of its root - 3
-_INVERSE_NEAR = (
-    1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.000218580870, -4.39150654e-06,
-    -3.5233877e-06, 3.43273939e-07, 2.81022636e-08,
-)  # fmt: skip
-_INVERSE_FAR = (
-    2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844,
-    0.00134934322, 0.000100950558, -0.000200214257,
-)  # fmt: skip
-_SHIFT = 6  # steps up to where an asymptotic series is right
 
 
 def functions(torch: Any) -> dict[str, Callable[..., Any]]:
@@ -52,8 +43,8 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         if not (name == "i0" and scaled)
     }  # fmt: skip
     return bessel | {
-        "lgamma.default": bound(_logarithm_of_gamma, torch),
-        "digamma.default": bound(_digamma, torch),
+        "lgamma.default": bound(_of_wide, torch, logarithm_of_gamma),
+        "digamma.default": bound(_of_wide, torch, digamma),
         "erfc.default": bound(_complement, torch),
         "special_erfcx.default": bound(_scaled_complement, torch),
         "fake_quantize_per_channel_affine.default": lambda *given: _by_channel(torch, *given)[0],
@@ -76,63 +67,15 @@ def _result(x: Any, made: Any) -> Any:
     return made.to(x.dtype) if x.is_floating_point() else made
 
 
-def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    made = x * coefficients[-1] + coefficients[-2]
-    for c in coefficients[-3::-1]:
-        made = made * x + c
-    return made
-
-
-def _logarithm_of_gamma(torch: Any, given: Any) -> Any:
-    """Near 1 and 2, where it is 0, by its series; from 2.5 on by Stirling's; below 1/2 by what it
-    is one further on, or at 1 - x."""
-    x = _wide(given)
-    below = x < 0
-    at = torch.where(below, 1 - x, x)  # >= 0
-    small = at < 0.5
-    at = torch.where(small, at + 1, at)
-    near_1 = at < 1.5
-    z = torch.where(near_1, at - 1, torch.where(at < 2.5, at - 2, 0.0))
-    series = _polynomial(z, _GAMMA_NEAR_2)
-    series = torch.where(near_1, series - z.log1p(), series)
-    product = at
-    for k in range(1, _SHIFT):
-        product = product * torch.where(at < 8, at + k, 1.0)
-    far = torch.where(at < 8, at + _SHIFT, at)
-    step = 1 / far
-    series_of_far = step * _polynomial(step * step, (1 / 12, -1 / 360, 1 / 1260))
-    stirling = (far - 0.5) * (far.log() - 1) + (series_of_far + 0.5 * math.log(2 * math.pi) - 0.5)
-    stirling = torch.where(at < 8, stirling - product.log(), stirling)
-    made = torch.where(at < 2.5, series, stirling)
-    first = torch.where(below, 1 - x, x)
-    made = torch.where(small, made - first.log(), made)
-    sine = (math.pi * (x - x.round())).sin().abs()
-    made = torch.where(below, math.log(math.pi) - sine.log() - made, made)
-    return _result(given, torch.where(x.abs() == math.inf, math.inf, made))
-
-
-def _digamma(torch: Any, given: Any) -> Any:
-    x = _wide(given)
-    at = torch.where(x < 0, 1 - x, x)
-    sum_of_steps = 0
-    for k in range(_SHIFT):
-        sum_of_steps = sum_of_steps + 1 / (at + k)
-    far = at + _SHIFT
-    square = 1 / (far * far)
-    made = far.log() - 0.5 / far - square * _polynomial(square, (1 / 12, -1 / 120, 1 / 252))
-    made = made - sum_of_steps
-    turned = math.pi * (x - x.round())
-    pole = (x == x.round()) & (x < 0)
-    reflected = made - math.pi * turned.cos() / turned.sin()
-    made = torch.where(pole, math.nan, torch.where(x < 0, reflected, made))
-    return _result(given, torch.where(x == math.inf, math.inf, made))
+def _of_wide(torch: Any, function: Callable[..., Any], given: Any) -> Any:
+    return _result(given, function(torch.where, _wide(given)))
 
 
 def _scaled_complement(torch: Any, given: Any) -> Any:
     """erfc(x) exp(x^2)."""
     x = _wide(given)
     half = 1 / (1 + 0.5 * x.abs())
-    made = half * _polynomial(half, _ERROR).exp()
+    made = half * polynomial(half, _ERROR).exp()
     return _result(given, torch.where(x < 0, 2 * (x * x).exp() - made, made))
 
 
@@ -155,9 +98,7 @@ def _inverse_error(torch: Any, y: Any) -> Any:
     Newton's iteration where the error function has digits for it."""
     x = _wide(y)
     w = -((1 - x) * (1 + x)).log()
-    near, far = w - 2.5, w.sqrt() - 3
-    series = _polynomial(near, _INVERSE_NEAR), _polynomial(far, _INVERSE_FAR)
-    made = torch.where(w < 5, *series) * x
+    made = inverse_of_erf_by_x(torch.where, w) * x
     slope = (2 / math.sqrt(math.pi)) * (-made * made).exp()
     made = torch.where(x.abs() < 0.9, made - (made.erf() - x) / slope, made)
     return _result(y, torch.where(x.abs() == 1, x * math.inf, made))
@@ -167,7 +108,7 @@ def _complement(torch: Any, given: Any) -> Any:
     """1 - erf(x), which does not round to 0."""
     x = _wide(given)
     half = 1 / (1 + 0.5 * x.abs())
-    made = half * (_polynomial(half, _ERROR) - x * x).exp()
+    made = half * (polynomial(half, _ERROR) - x * x).exp()
     return _result(given, torch.where(x < 0, 2 - made, made))
 
 
@@ -178,9 +119,9 @@ def _bessel(torch: Any, order: int, scaled: bool, given: Any) -> Any:
     least = size.clamp(min=3.75)
     near, far = _BESSEL[order]
     small = size.clamp(max=3.75) / 3.75
-    low = _polynomial(small * small, near)
+    low = polynomial(small * small, near)
     low = low * size if order else low
-    high = _polynomial(3.75 / least, far) * least.rsqrt()
+    high = polynomial(3.75 / least, far) * least.rsqrt()
     low, high = (low * (-size).exp(), high) if scaled else (low, high * size.exp())
     made = torch.where(size < 3.75, low, high)
     return _result(given, torch.where(x < 0, -made, made) if order else made)

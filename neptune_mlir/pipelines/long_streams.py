@@ -33,6 +33,8 @@ from neptune_mlir.transforms.registry import collect_remarks
 from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_MOST,
     FEW_ONCE,
+    FEW_UNKNOWN,
+    LARGE,
     LEAST_ONCE,
     ONCE_ROWS,
     is_read_again,
@@ -40,9 +42,9 @@ from neptune_mlir.transforms.schedule.row_tiles import (
 from neptune_mlir.transforms.schedule.stream_tiles import group_choice
 from neptune_mlir.transforms.schedule.tile import kernel_ops
 
-# Rows without products are cut from LONG_ROW elements on, where they are no more than half of the
+# Rows without products are cut from LONG_ROW elements on, where they are no more than
 # multiprocessors, or three times as many if read again: programs of whole rows end far apart.
-LONG_ROW, FEW_PROGRAMS, FEW_AGAIN = 1 << 15, 2, 3
+LONG_ROW, FEW_AGAIN = 1 << 15, 3
 
 
 def longer(module: Any) -> tuple[Case, ...]:
@@ -84,6 +86,21 @@ def short_and_few(module: Any, short: Sequence[Case]) -> tuple[Case, ...]:
         )
         for n in sizes
     )  # fmt: skip
+
+
+def for_many(module: Any, short: Sequence[Case]) -> Sequence[Case]:
+    """Calls with short streams (`short_streams`), but of large rows that are read once those with
+    few rows: their tiles are smaller, and there are kernels for them (`longer`)."""
+    found, length = streams(module), stream_length(module)
+    rows = _rows_of(found[0]) if length is not None else None
+    if rows is None or is_read_again(nests_of(found[0], Values()), found[0].axis.value):
+        return short
+    many = ["lt", ["mul", FEW_UNKNOWN, ["multiprocessors"]], rows]
+    large = {f"most:{n}" for n in ONCE_ROWS if n > LARGE}
+    return [
+        replace(case, condition=["and", case.condition, many]) if case.knob in large else case
+        for case in short
+    ]  # fmt: skip
 
 
 def smaller(module: Any) -> tuple[Case, ...]:
@@ -184,7 +201,6 @@ def long_rows(module: Any) -> tuple[Case, ...]:
     if rows is None or kernels != [*before, stream] or any(map(streams_products, before)):
         return ()
     again = is_read_again(nests_of(stream, Values()), stream.axis.value)
-    less, more = (1, FEW_AGAIN) if again else (FEW_PROGRAMS, 1)
-    few = ["le", ["mul", less, rows], ["mul", more, ["multiprocessors"]]]
+    few = ["le", rows, ["mul", FEW_AGAIN if again else 1, ["multiprocessors"]]]
     rule = ["and", ["le", LONG_ROW, length], few]
     return (Case("columns:64", rule, schedule="private", exact=True),)

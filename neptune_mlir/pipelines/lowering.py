@@ -47,6 +47,7 @@ from neptune_mlir.pipelines.cases import (
 )
 from neptune_mlir.pipelines.grids import blocks_of
 from neptune_mlir.pipelines.long_streams import (
+    for_many,
     is_narrow,
     long_rows,
     longer,
@@ -181,7 +182,7 @@ class Lowering:
         """Which calls may have tile programs of their own, of a fused program that is for any. (A
         program that is for some has none, and most programs are.)"""
         schedule = self.facts["schedule"]
-        short = [case for case in self.short() if case.condition]
+        short = for_many(self.module, [case for case in self.short() if case.condition])
         some = bool(self.way.few or self.way.cut)  # the target has kernels for some calls
         product = product_of(self.module) if self.way.few else None
         self.is_product = product is not None

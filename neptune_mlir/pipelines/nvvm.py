@@ -65,8 +65,11 @@ CUT_PORTABLE = (
         {**_cut(PRIVATE), "streamed": "stream:32;least:16"}, least=1, most=16,
         smaller=("stream:16",),
     ),
-    # rows without products: tiles by the rule
-    Way({"private": f"chunks:0;{CUT}"}, least=NO_PRODUCTS, most=NO_PRODUCTS),
+    # rows without products: tiles by the rule, and twice as many programs
+    Way(
+        {"private": f"chunks:0;programs:{4 * MULTIPROCESSORS};each:4"}, least=NO_PRODUCTS,
+        most=NO_PRODUCTS,
+    ),
 )  # fmt: skip
 # Tiles of few rows that have a multiprocessor alone, for results so wide that chunks of large tiles
 # are few: their warps share the columns, and long tiles of a stream are few.

@@ -46,7 +46,8 @@ from neptune_mlir.transforms.schedule.tile import kernel_ops
 
 def product_of(module: Any) -> Product | None:
     """The product that a fused program ends with, or whose columns it reduces, if its extents are
-    numbers or those of arguments."""
+    numbers or those of arguments; one that other kernels read, if they are numbers: nothing is cut
+    for it then, and a program has no more images."""
     kernels = [op for function in functions(module) for op in kernel_ops(function)]
     noted = [op for op in kernels if PRODUCT.on(op.operation)]
     if len(noted) != 1:
@@ -62,13 +63,12 @@ def product_of(module: Any) -> Product | None:
             others = extent if others == 1 else ["mul", others, extent]
     cuts = isinstance(stream, StreamOp)
     streamed = cuts and column == stream.axis.value
-    if not streamed and stream != kernels[-1]:
-        return None
-    size = factor_size(nests_of(stream, Values()))
-    return Product(
-        extents[row], extents[column], others, extents[summed], streamed, cuts and not streamed,
-        size, bool(computed),
+    size, last = factor_size(nests_of(stream, Values())), stream == kernels[-1]
+    product = Product(
+        extents[row], extents[column], others, extents[summed], streamed,
+        cuts and last and not streamed, size, bool(computed),
     )  # fmt: skip
+    return product if streamed or last or product.is_known else None
 
 
 def extent_of(extent: Any) -> Expression | None:
@@ -107,7 +107,7 @@ def tiles_worth(product: Product) -> Sequence[tuple[str, ProductTile]]:
     if not product.streamed:
         kind = AHEAD if product.computed else WHOLE_SUM
         shared = SHARED if known else SHARED[:ANY]
-        shared = (*KNOWN, *shared) if product.is_known else shared
+        shared = (*KNOWN, *shared) if known else shared
         scaled = SCALED if product.computed else ()
         found += [(kind, tile) for tile in (*scaled, *PAIRED, *shared)]
     found += [(CUT_SUM, tile) for tile in (CUT if product.cuts else ())]

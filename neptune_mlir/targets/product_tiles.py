@@ -26,8 +26,8 @@ from neptune_mlir.targets.warp_groups import ELEMENT, PANEL, of_size
 Expression = Any
 CHIP: Expression = ["multiprocessors"]
 
-# Fitted to products behind norms on H200s, whose inputs lie in memory (docs/notebook.md, "Tiles of
-# products", the first and the last).
+# Fitted to products behind norms on H200s, whose inputs lie in memory (docs/notebook/rows.md,
+# "Tiles of products", the first and the last).
 NEAR = 36  # bytes of a cycle that the second-level cache gives each multiprocessor, of all at once
 FAR = 59  # bytes of a cycle that a multiprocessor loads at most, however few others do
 STEP = 92  # cycles of a step that no matrix unit runs in
@@ -138,13 +138,15 @@ PAIRED = (
     ProductTile(3 * PANEL, 128, pairs=1), ProductTile(128, 3 * PANEL, pairs=2),
     ProductTile(64, 128, pairs=2),
 )  # fmt: skip
-KNOWN = (ProductTile(128, 256, pairs=2),)  # so does this, for known extents: where it is the best
+# so does this, where all but the rows is known; and narrow ones with few results
+KNOWN = (ProductTile(128, 256, pairs=2), ProductTile(128, 64))
 SHARED = (
     ProductTile(64, 128, sums=2), ProductTile(64, 64, sums=2), ProductTile(128, 3 * PANEL, sums=2),
-    ProductTile(3 * PANEL, 128, sums=2), ProductTile(128, 128, sums=2),
-    ProductTile(128, 128, sums=4), ProductTile(64, 128, sums=4),
+    ProductTile(3 * PANEL, 128, sums=2), ProductTile(128, 64, sums=3),
+    ProductTile(128, 128, sums=2), ProductTile(128, 128, sums=4), ProductTile(64, 128, sums=4),
+    ProductTile(128, 64, sums=2), ProductTile(128, 64, sums=4),
 )  # fmt: skip  (four of wider ones spill)
-ANY = 4
+ANY = 5
 SCALED = (WHOLE, ProductTile(3 * PANEL, 128), ProductTile(128, 128), ProductTile(64, 128))
 STREAMED = (ProductTile(128, 3 * PANEL), ProductTile(128, 128), ProductTile(64, 128))
 CUT = (ProductTile(128, 128), ProductTile(64, 128))
@@ -217,7 +219,7 @@ def _rounds(
         chip = ["floordiv", ["mul", IN_CLUSTERS[0], CHIP], IN_CLUSTERS[1]]
     left = ["mod", programs, chip]
     last = ["max", ["mul", alone, ["min", left, 1]],
-            ["floordiv", ["mul", tile.beside, left], chip]]  # fmt: skip
+            ["floordiv", ["mul", tile.beside, left], CHIP]]  # fmt: skip
     full = ["mul", ["floordiv", programs, chip], max(alone, tile.beside)]
     beside = ["mul", ["ceildiv", programs, chip], around]
     return ["add", ["mul", steps, ["add", full, last]], beside]

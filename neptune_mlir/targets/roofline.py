@@ -73,10 +73,10 @@ GPUS = {
 _UNITS, _CLOCK, _CORE_BYTES = 2, 3e9, 10e9
 
 # seconds by which a call on a CPU, and each of its programs, may be behind a library's where its
-# threads sleep (docs/notebook.md, "Small attention by name")
+# threads sleep (docs/notebook/front-ends.md, "Small attention by name")
 CALL, PROGRAM = 150e-6, 1.6e-6
 # how many times what the chip needs at least attention takes, a library's and ours, whose tiles
-# have so many keys (docs/notebook.md, "Tiles of 128 keys beside short rows")
+# have so many keys (docs/notebook/attention.md, "Tiles of 128 keys beside short rows")
 LIBRARY, OWN, KEYS = 2.0, 1.75, 128
 
 

@@ -18,7 +18,7 @@ from neptune_mlir.algebra.normal import Normaliser
 from neptune_mlir.algebra.numerics import accept
 from neptune_mlir.driver import compiler
 from neptune_mlir.frontend import notation as N
-from neptune_mlir.transforms.fusion import defer, inline_maps, whole, written
+from neptune_mlir.transforms.fusion import defer, inline_maps, written
 from neptune_mlir.transforms.fusion.written import Written
 
 HEAD = """#m = affine_map<(i, j) -> (i, j)>
@@ -280,7 +280,7 @@ def test_terms_go_with_their_users():
 
     def left(n: int) -> int:
         compiler.lower_text(norms(n), "norms", "cpu", None, "fused")
-        for of in (accept, defer, whole):
+        for of in (accept, defer):
             of.forget()  # the last programs
         gc.collect()
         return len(T._interned)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How long a cold compilation takes, in CPU time, so that a busy machine is no failure.
 
-The bounds are about three times what an idle machine of 2026 needs (docs/notebook.md).
+The bounds are about three times what an idle machine of 2026 needs (docs/notebook/house.md).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from neptune_mlir.transforms import registry
 from neptune_mlir.transforms.schedule import library
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")),
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*/README.md")),
          ROOT / "README.md", ROOT / "CONTRIBUTING.md"]  # fmt: skip
 LINE = re.compile(r"^ {4,}((?:neptune|neptune-opt) .*(?:\n.*)*?(?<!\\))$", re.M)
 INLINE = re.compile(r"`((?:neptune|neptune-opt) [^`|]*\.(?:mlir|bundle)\b[^`|]*)`")
@@ -30,7 +30,7 @@ OURS = {"whole-powers"}  # passes of examples/plugin
 def commands(page):
     """The commands of a page without what explains them: text behind several blanks, or a #."""
     text = page.read_text()
-    if page.name != "notebook.md":  # what was run at some time
+    if page.parent.name != "notebook":  # what was run at some time
         yield from (re.sub(r"\s+", " ", line) for line in INLINE.findall(text))
     for found in LINE.findall(text):
         line = re.sub(r"\\\n\s*", "", found)
@@ -148,7 +148,7 @@ def made(tmp_path_factory):
 def runnable():
     seen = set()
     for page in PAGES:
-        lines = commands(page) if page.name != "notebook.md" else ()
+        lines = commands(page) if page.parent.name != "notebook" else ()
         for line in lines:
             if page.parent.name == "plugin" or line.startswith(ELSEWHERE) or line in seen:
                 continue

@@ -69,6 +69,19 @@ def test_portable_artifacts_and_bytecode(tmp_path):
     assert files["bytecode"] == foreign.to_bytecode(foreign.from_text(SOFTMAX, "f"))
 
 
+def test_bytecode_of_a_program_with_a_sort():
+    text = """
+    func.func @f(%x: tensor<3x9xf32>) -> tensor<3x9xf32> {
+      %0 = tm_tensor.sort dimension(1) outs(%x : tensor<3x9xf32>) {
+      ^bb0(%a: f32, %b: f32):
+        %c = arith.cmpf olt, %a, %b : f32
+        tm_tensor.yield %c : i1
+      } -> tensor<3x9xf32>
+      return %0 : tensor<3x9xf32>
+    }"""
+    assert "tm_tensor.sort" in foreign.from_bytecode(foreign.to_bytecode(text), "f")
+
+
 def test_bytecode_from_the_command_line(tmp_path, capsys):
     source, made = tmp_path / "f.stablehlo.mlir", tmp_path / "f.mlirbc"
     source.write_text(SOFTMAX)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
-from test_floors import FILES, ROOT
+from test_floors import FILES, ROOT, tree_of
 
 from neptune_mlir.dialects import attributes, op_names
 from neptune_mlir.dialects.attribute_types import Attribute
@@ -22,8 +22,8 @@ from neptune_mlir.targets.chips import TARGETS
 
 @functools.cache
 def trees() -> dict[str, ast.Module]:
-    """The syntax trees of the package's files (two seconds of work: not for whoever collects)."""
-    return {module: ast.parse(path.read_text()) for module, path in FILES.items()}
+    """The syntax trees of the package's files."""
+    return {module: tree_of(path) for module, path in FILES.items()}
 
 
 @functools.cache

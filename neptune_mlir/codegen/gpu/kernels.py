@@ -90,6 +90,7 @@ class KernelWriter:
         self.tiles: dict[Any, Tile] = {}
         self.arrays: dict[Any, Array] = {}
         self.slices: dict[Any, Any] = {}  # the valid part of a tile -> the tile
+        self.going_on: dict[Any, Any] = {}  # loops whose copies the loop before started
         self.views: dict[Any, ResultView] = {}  # parts of results
         self.landing: set[Any] = set()  # tiles that are on their way to shared memory
         self.early = 0  # registers of tiles that are loaded before anything else is done
@@ -513,8 +514,7 @@ class KernelWriter:
                     self.write_op(operation.operation)
             yielded = self.spread(end.operation.operands, layouts)
             scf.YieldOp([*yielded, *ahead, *tries])
-        self.memory.release(top)
-        pipeline.finish()
+        pipeline.finish(list(loop.results)[len(carried):], top)
         self.landing = landing  # a loop may run no iteration
         self.bind(op.results, layouts, list(loop.results))
 

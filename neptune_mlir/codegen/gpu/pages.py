@@ -32,19 +32,21 @@ def place_row(memory: Memory, window: Window, dim: int, row: Index) -> list[tupl
     """Where a row of a window in pages stands: its page, and its slot in that, each with the
     tensor's dimension.
 
-    Rows that do not exist are the last one that does, so that nothing is read behind the table's
-    row.
+    Rows that do not exist are in the last page that has one that does, so that nothing is read
+    behind the table's row.
 
     Args:
         dim: the window's dimension of rows.
     """
     s, pages, end = memory.s, window.pages, window.valid[dim]
     assert pages is not None
-    if end is not None:
-        row = s.minimum(row, s.sub(end, 1))
     row = s.add(pages.start, row)
+    number = s.div(row, pages.size)
+    if end is not None:  # of a page, not of each row: rows of a page are looked up once
+        last = s.sub(s.add(pages.start, end), 1)
+        number = s.minimum(number, s.div(last, pages.size))
     at = list(pages.at)
-    at.insert(pages.column, s.div(row, pages.size))
+    at.insert(pages.column, number)
     found, key = memory.looked.here(), (pages.table.number, pages.count, *at)
     if key not in found:
         page = s.value(memory.load_one(pages.table, at))

@@ -437,12 +437,12 @@ def store_pieces(memory: Memory, offset: Index, pairs: Sequence[Any], turned: bo
 
 def moves_along(window: Window, row: int, count: int) -> int | None:
     """The dimension of the tensor along which `count` rows of a window from `row` on stand behind
-    those before; None where they may stand in another page, or be clamped to rows that exist."""
+    those before; None where they may stand in another page."""
     pages = window.pages
     if pages is None:
         return window.dims[0]
     together = math.gcd(pages.multiple, pages.size)  # rows in one page, of each so many
-    if window.dims[0] != pages.dim or window.valid[0] is not None:
+    if window.dims[0] != pages.dim:
         return None
     if together % count or row % together == 0:
         return None

@@ -10,6 +10,7 @@ from neptune_mlir.algebra import terms as T
 from neptune_mlir.errors import UsageError
 from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient.reverse import Reverse
+from neptune_mlir.frontend.gradient.small_range import fold_scales, keep_in_range
 from neptune_mlir.frontend.program import Program, Tensor
 
 
@@ -51,6 +52,8 @@ def grad(program: Any, wrt: Sequence[str] | None = None) -> Program:
         value = reverse.adjoints.get(name, T.const(0.0, dtype))
         made.output(Expr(value, made), *axes, dtype=dtype, name=f"d_{name}")
     made.notes = reverse.notes
+    keep_in_range(made)
+    fold_scales(made)
     return made
 
 

@@ -5,10 +5,10 @@ A row of `PULLBACKS` has one function an operand, or None where no derivative pa
 a condition, a step function). It takes the adjoint d of the result y = op(*args), then y, then
 the operands, and gives the addend of the operand's adjoint.
 
-At ties `max` and `min` give each operand half, as PyTorch does; `abs` gives 0 at 0. The
-constructors below keep 0 * x, x * 1 and x + 0 out of what they build, and keep a condition that
-makes an adjoint 0 outermost: `where(c, 0, d) / x` is written `where(c, 0, d / x)`, so that a
-division by 0 which the program avoids is also avoided by its gradient.
+At ties `max` and `min` give each operand half, beside a NaN both all of it, as PyTorch does; `abs`
+gives 0 at 0. The constructors below keep 0 * x, x * 1 and x + 0 out of what they build, and keep a
+condition that makes an adjoint 0 outermost: `where(c, 0, d) / x` is written `where(c, 0, d / x)`,
+so that a division by 0 which the program avoids is also avoided by its gradient.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def _power_exponent(d: Term, y: Term, a: Term, b: Term) -> Term:
 
 def _extremum(d: Term, mine: Term, other: Term, op: str) -> Term:
     half = times(d, _number(0.5, d))
-    tie = choose(make("eq", mine, other), half, zero(d))
-    return choose(make("gt" if op == "max" else "lt", mine, other), d, tie)
+    mostly = choose(make("eq", mine, other), half, d)  # a NaN is neither less nor equal
+    return choose(make("lt" if op == "max" else "gt", mine, other), zero(d), mostly)
 
 
 def _absolute(d: Term, y: Term, a: Term) -> Term:

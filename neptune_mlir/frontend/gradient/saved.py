@@ -18,6 +18,7 @@ from neptune_mlir.frontend.expr import Expr
 from neptune_mlir.frontend.gradient import as_program, grad
 from neptune_mlir.frontend.gradient.derivatives import masks_outside
 from neptune_mlir.frontend.gradient.normalised import SavedValue, normalised
+from neptune_mlir.frontend.gradient.small_range import fold_scales
 from neptune_mlir.frontend.program import Program, ReductionStep, Tensor
 
 
@@ -114,6 +115,7 @@ def _backward(
     made.outputs = [replace(o, term=reading(o.term)) for o in gradient.outputs]
     shown = (f"saved: {n} = {program.show(v.saved)}    ({v.why})" for v, n, _ in saved)
     made.notes = [*shown, *gradient.notes]
+    fold_scales(made)
     return made
 
 

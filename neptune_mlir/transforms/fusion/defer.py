@@ -34,7 +34,7 @@ from neptune_mlir.transforms.fusion.common_roundings import seen_rounded
 from neptune_mlir.transforms.fusion.exponents import summed_with_own_weights
 from neptune_mlir.transforms.fusion.inline_maps import inlined, kept_maps
 from neptune_mlir.transforms.fusion.plan import plan_fusions
-from neptune_mlir.transforms.fusion.whole import is_small, wrong_in
+from neptune_mlir.transforms.fusion.whole import RefusedForm, is_small, wrong_in
 from neptune_mlir.transforms.fusion.written import Written
 from neptune_mlir.transforms.registry import collect_remarks, register, remark
 
@@ -158,7 +158,7 @@ def forget() -> None:
 
 
 def _decide(function: Any, numerics: str) -> Decision:
-    decision = Decision()
+    decision, last = Decision(), RefusedForm()
     whole = is_small(NestProgram(function))
     unseen = set() if whole else set(summed_with_own_weights(NestProgram(function)))
     for round in range(ROUNDS + bool(unseen) + whole * MORE_ROUNDS):
@@ -190,7 +190,9 @@ def _decide(function: Any, numerics: str) -> Decision:
         if written.refused:
             decision.kept |= written.refused if round < ROUNDS else set(rests)
             continue
-        wrong = wrong_in(NestProgram(function), now, plan, written) if whole else None
+        wrong = (
+            wrong_in(NestProgram(function), now, plan, written, last) if whole else None
+        )  # fmt: skip
         if wrong is None:
             return decision
         decision.kept |= wrong.factors

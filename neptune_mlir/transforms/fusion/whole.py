@@ -11,7 +11,7 @@ nor other shapes where small extents are not those of one tensor: these results 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -221,13 +221,33 @@ class Wrong:
     apart: tuple[str, ...] = ()
 
 
+@dataclass
+class RefusedForm:
+    """What is refused is asked of in another form: what is known of the program as written, by its
+    content, goes from one to the next."""
+
+    content: Any = None
+    trial: list[Any] = field(default_factory=list)  # one, or none
+
+    def of(self, definition: WholeProgram, steps: Sequence[Step]) -> list[Any]:
+        """Where the trial of this program is, or belongs."""
+        tables = definition.inputs, definition.scalars, definition.results, definition.rounded
+        rest = definition.exponents, [s.content for s in steps]
+        content = [[*of.items()] for of in tables], rest
+        if self.content != content:
+            self.content, self.trial = content, []
+        return self.trial
+
+
 def wrong_in(
-    program: NestProgram, now: NestProgram, plan: Sequence[Fusion], written: Written
-) -> Wrong | None:
+    program: NestProgram, now: NestProgram, plan: Sequence[Fusion], written: Written,
+    last: RefusedForm,
+) -> Wrong | None:  # fmt: skip
     """What is wrong with a program whose factors have moved and whose chains are to fuse.
 
     Args:
         program: as written; `written` has the names that its values have `now`.
+        last: what was known of it when a form was refused.
     """
     corrected = [f for f in plan if any(r.body.has_ref for r in f.chain)]
     if not corrected and not written.rests:
@@ -245,7 +265,7 @@ def wrong_in(
         own = written.rests.keys() & summed_with_own_weights(program)
         return Wrong("it cannot be compared with the program", frozenset(own)) if own else None
 
-    refused = _refused_of(definition, before.steps)
+    refused = last.of(definition, before.steps)
 
     def wrong(fusions: Sequence[Fusion]) -> str:
         now = after.fused_steps(fusions)
@@ -265,27 +285,6 @@ def wrong_in(
     if factors:
         return Wrong(text, factors)
     return Wrong(text, apart=like_the_last(blamed))
-
-
-# What is refused is asked of in another form: what is known of the program as written, by its
-# content, is kept from one to the next. (One entry, which is replaced whole: threads compile, too.)
-_refused: list[tuple[Any, list[Any]]] = []
-
-
-def _refused_of(definition: WholeProgram, steps: Sequence[Step]) -> list[Any]:
-    """Where the trial of this program is, or belongs."""
-    tables = definition.inputs, definition.scalars, definition.results, definition.rounded
-    content = [[*of.items()] for of in tables], definition.exponents, [s.content for s in steps]
-    kept = next(iter(_refused), None)
-    if kept is None or kept[0] != content:
-        kept = content, []
-        _refused[:] = [kept]
-    return kept[1]
-
-
-def forget() -> None:
-    """A compilation is over: what was refused last is not asked of again."""
-    _refused.clear()
 
 
 def like_the_last(fusion: Fusion) -> tuple[str, ...]:

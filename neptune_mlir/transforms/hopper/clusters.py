@@ -71,7 +71,7 @@ def form_clusters(module: Any) -> None:
 def _may_share_sum(forall: Any, blocks: int) -> bool:
     if blocks < PAIR or not CONSUMERS.on(forall) or RESIDENT.on(forall):
         return False
-    return not GROUP * CONSUMERS.of(forall) % blocks and _summing_loop(forall) is not None
+    return blocks <= GROUP * CONSUMERS.of(forall) and _summing_loop(forall) is not None
 
 
 def blocks_of(forall: Any, grid: tuple[Any, ...]) -> tuple[Any, ...]:

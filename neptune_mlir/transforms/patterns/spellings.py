@@ -11,10 +11,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from neptune_mlir.dialects.nests import DYNAMIC
+from neptune_mlir.algebra import special_functions
 from neptune_mlir.errors import InputError
-from neptune_mlir.ir.bindings import arith, ir, location_text, math
-from neptune_mlir.ir.bindings import tensor as tensor_dialect
+from neptune_mlir.ir.bindings import arith, ir, location_text
 from neptune_mlir.transforms.patterns.language import (
     Given,
     Named,
@@ -24,6 +23,7 @@ from neptune_mlir.transforms.patterns.language import (
     constant,
     register,
 )
+from neptune_mlir.transforms.patterns.numbers import Number, filled, spread, where
 from neptune_mlir.transforms.patterns.to_pdl import Match
 
 x = Given("x")
@@ -33,14 +33,12 @@ def _element(kind: Any) -> Any:
     return kind.element_type if isinstance(kind, ir.ShapedType) else kind
 
 
-def _filled(kind: Any, value: float) -> Any:
-    """A constant of a type: a number, or a tensor that is full of it."""
-    element = _element(kind)
-    make = ir.FloatAttr if isinstance(element, ir.FloatType) else ir.IntegerAttr
-    number = make.get(element, value)
-    if isinstance(kind, ir.ShapedType):
-        number = ir.DenseElementsAttr.get_splat(kind, number)
-    return arith.ConstantOp(kind, number).result
+def _with_element(kind: Any, element: Any) -> Any:
+    return ir.RankedTensorType.get(kind.shape, element) if _is_tensor(kind) else element
+
+
+def _is_tensor(kind: Any) -> bool:
+    return isinstance(kind, ir.RankedTensorType)
 
 
 # ---- CHLO ----------------------------------------------------------------------------------------
@@ -67,18 +65,6 @@ def chlo_square(match: Match) -> Any:
     return arith.MulFOp(match["x"], match["x"])
 
 
-# M. Giles, Approximating the erfinv function (2010), single precision: polynomials in w - 2.5 where
-# w = -log(1 - x^2) is below 5, and in sqrt(w) - 3; highest power first.
-_CENTRAL = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
-    -0.00417768164, 0.246640727, 1.50140941,
-)  # fmt: skip
-_TAIL = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
-    0.00943887047, 1.00167406, 2.83297682,
-)  # fmt: skip
-
-
 def _is_f32(kind: Any) -> bool:
     return str(_element(kind)) == "f32"
 
@@ -86,25 +72,32 @@ def _is_f32(kind: Any) -> bool:
 @register("chlo-erf-inv", Op("chlo.erf_inv", Given("x", _is_f32)))
 def erf_inv(match: Match) -> Any:
     """The inverse of erf, f32, to 5 units in the last place; infinite at -1 and 1."""
-    x = match["x"]
-    number = functools.partial(_filled, x.type)
-
-    def polynomial(coefficients: tuple[float, ...], at: Any) -> Any:
-        value = number(coefficients[0])
-        for coefficient in coefficients[1:]:
-            value = arith.addf(arith.mulf(value, at), number(coefficient))
-        return value
-
-    def less(a: Any, b: Any) -> Any:
-        return arith.CmpFOp(arith.CmpFPredicate.OLT, a, b).result
-
-    w = arith.negf(math.log1p(arith.negf(arith.mulf(x, x))))
-    central = polynomial(_CENTRAL, arith.subf(w, number(2.5)))
-    tail = polynomial(_TAIL, arith.subf(math.sqrt(w), number(3.0)))
-    factor = arith.select(less(w, number(5.0)), central, tail)
+    x = Number(match["x"])
+    w = -(-(x * x)).log1p()
+    factor = special_functions.inverse_of_erf_by_x(where, w)
     # at the ends w is infinite, and so are powers of it with either sign
-    factor = arith.select(less(number(1e30), w), number(float("inf")), factor)
-    return arith.mulf(factor, x)
+    return (where(w > 1e30, float("inf"), factor) * x).value
+
+
+_WIDTHS = {"f16": 16, "bf16": 16, "f32": 32}
+_GAMMA = {
+    "chlo.lgamma": special_functions.logarithm_of_gamma,
+    "chlo.digamma": special_functions.digamma,
+}
+_FLOAT = Given("x", lambda kind: str(_element(kind)) in _WIDTHS)
+
+
+@register("chlo-gamma", OneOf(*(Op(name, _FLOAT) for name in _GAMMA)))
+def gamma_function(match: Match) -> Any:
+    """The logarithm of the gamma function and its derivative, computed in f32; at 0 XLA's
+    derivative is no number, as it is at the integers below."""
+    given = match["x"]
+    narrow = _WIDTHS[str(_element(given.type))] < 32
+    x = Number(arith.extf(_with_element(given.type, ir.F32Type.get()), given) if narrow else given)
+    made = _GAMMA[match.root.name](where, x)
+    if match.root.name == "chlo.digamma":
+        made = where(x == 0, float("nan"), made)
+    return arith.truncf(given.type, made.value) if narrow else made.value
 
 
 @register("chlo-others", Op("chlo.*", None, results=None), benefit=0)
@@ -118,11 +111,6 @@ def chlo_other(match: Match) -> Any:
 
 # ---- conditions ----------------------------------------------------------------------------------
 
-
-def _is_tensor(kind: Any) -> bool:
-    return isinstance(kind, ir.RankedTensorType)
-
-
 _CONDITION, _CHOSEN = Given("condition", "i1"), Given("chosen", _is_tensor)
 
 
@@ -130,16 +118,7 @@ _CONDITION, _CHOSEN = Given("condition", "i1"), Given("chosen", _is_tensor)
 def spread_condition(match: Match) -> Any:
     """A choice between tensors by one number becomes an elementwise one."""
     chosen, other = match["chosen"], match["other"]
-    shape = ir.RankedTensorType(chosen.type).shape
-    index = ir.IndexType.get()
-    sizes = [
-        tensor_dialect.dim(chosen, arith.constant(index, d))
-        for d, extent in enumerate(shape)
-        if extent == DYNAMIC
-    ]
-    kind = ir.RankedTensorType.get(shape, match["condition"].type)
-    spread = tensor_dialect.SplatOp(kind, match["condition"], sizes).result
-    return arith.SelectOp(spread, chosen, other)
+    return arith.SelectOp(spread(match["condition"], chosen), chosen, other)
 
 
 _EXACT = (0.0, 1.0, 2.0, float("inf"))  # magnitudes that these types of floats have
@@ -169,7 +148,7 @@ def narrow_comparison(match: Match) -> Any:
     narrow type too.
     """
     narrow = match["x"]
-    both = [narrow, _filled(narrow.type, match.number("literal"))]
+    both = [narrow, filled(narrow, match.number("literal"))]
     if match.root.operands[0].owner.name == "arith.constant":
         both.reverse()
     return arith.CmpFOp(match["predicate"], *both)
@@ -196,7 +175,7 @@ _POWERS = OneOf(*(Op(f"math.{name}", x, constant("exponent")) for name in ("fpow
 def power(match: Match) -> Any:
     """A power with a small whole exponent becomes a product."""
     base, exponent = match["x"], int(match.number("exponent"))
-    one = functools.partial(_filled, base.type, 1.0)
+    one = functools.partial(filled, base, 1.0)
     factors = [base] * abs(exponent) or [one()]
     product = functools.reduce(lambda a, b: arith.MulFOp(a, b).result, factors)
     return product if exponent >= 0 else arith.DivFOp(one(), product).result
@@ -225,8 +204,8 @@ def _negative(value: Any) -> Any:
         kind = _element(value.type)
         bits = kind.width if isinstance(kind, ir.IntegerType) else 64
         if number is not None and number > -(1 << (bits - 1)):  # whose opposite there is not
-            return _filled(value.type, -number)
-    return arith.SubIOp(_filled(value.type, 0), value).result
+            return filled(value, -number)
+    return arith.SubIOp(filled(value, 0), value).result
 
 
 @register("distances", OneOf(

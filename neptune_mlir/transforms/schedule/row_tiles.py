@@ -117,10 +117,17 @@ KEPT_ROWS = {
 # Rows of whole chunks that are read once, by up to how many elements they have: warps of a program
 # that keeps one there, too: all of it is under way, for few registers. Where a call has up to
 # FEW_ONCE by multiprocessor, WARPS have it in registers, up to FEW_MOST elements.
-ONCE_ROWS = {3072: 2, ROW: 2, 6144: 4, 2 * ROW: 4, 3 * ROW: 8, 4 * ROW: 8}
+# From LARGE on calls with few rows are left to what is said of these above.
+ONCE_ROWS = {
+    3072: 2, ROW: 2, 6144: 4, 2 * ROW: 4, 3 * ROW: 8, 4 * ROW: 8, 5 * ROW: 8, 8 * ROW: 8,
+}  # fmt: skip
 LEAST_ONCE = dict(zip(ONCE_ROWS, (ROW // 2, *ONCE_ROWS), strict=False))  # and more than so many
-FEW_ONCE, FEW_MOST = 16, 2 * ROW
+FEW_ONCE, FEW_MOST, LARGE = 16, 2 * ROW, 4 * ROW
 SUM_WARPS = 8  # of a row of more than ROW / 2 elements that one sum reads, and the result
+# Of such rows of whole chunks, without functions, that are no longer than these, two warps have
+# one, and a program of WARPS as many: threads have few elements, and many programs load. (Shorter
+# ones leave lanes of two warps without elements.)
+PAIRS, PAIR_ROWS = 2, range(512, 1024 + 1)
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -158,13 +165,8 @@ def row_tile(
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
-        kept = KEPT_ROWS if is_read_again(nests, axis) else ONCE_ROWS
-        if calls.most in kept and kept_warps(op, nests, axis, chip, calls.most):
-            return 1, calls.most, ()  # of few rows, too
-        if calls.most in SHORT_ROWS and _is_held(tiles, calls.most, is_read_again(nests, axis)):
-            short = SHORT_ROWS[calls.most]
-            rows = short.once if tiles is ONCE_TILES and short.once else short.rows
-            return rows or _short_rows(op, nests, axis, chip, calls.most), calls.most, ()
+        if rows := _rows_of_call(op, nests, axis, chip, calls.most):
+            return rows, calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] or [FEW_FROM]
         starts = starts if streamed and not calls.length else []
         if calls.few:
@@ -173,10 +175,12 @@ def row_tile(
         if not streamed:  # nothing is kept but a number for each row
             rows = max(rows, ROW // elements)
         return rows, min(most, elements) if most < ROW else elements, starts
-    if wide and (rows := _whole_rows(op, nests, axis, chip, most)):
-        few = extent >= FEW_FROM and bool(kept_warps(op, nests, axis, chip, extent))  # may be cut
-        return rows, extent, [FEW_FROM] if few else ()
     long = wide and extent >= FEW_FROM
+    large = calls.few and extent > LARGE and not is_read_again(nests, axis)
+    if wide and not large and (rows := _whole_rows(op, nests, axis, chip, most)):
+        few = long and bool(kept_warps(op, nests, axis, chip, extent))  # may be cut
+        few |= streamed and 2 * extent > PART and not is_single(_tiles(op, nests, axis))
+        return rows, extent, [FEW_FROM] if few else ()
     if long and calls.few:
         return 1, FEW_ROW[calls.few], ()
     starts = [FEW_FROM] if long and streamed and not calls.length else []
@@ -198,6 +202,21 @@ def row_tile(
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
 
 
+def _rows_of_call(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
+    """Rows, whose length only a call knows, of a tile that has all of each, `most` elements at
+    most; 0: a tile has not."""
+    tiles, again = _tiles(op, nests, axis), is_read_again(nests, axis)
+    if most in (KEPT_ROWS if again else ONCE_ROWS) and kept_warps(op, nests, axis, chip, most):
+        return 1  # of few rows, too
+    if most > PAIR_ROWS.start and is_of_pairs(op, nests, axis, most):
+        return PAIRS
+    if most not in SHORT_ROWS or not _is_held(tiles, most, again):
+        return 0
+    short = SHORT_ROWS[most]
+    rows = short.once if tiles is ONCE_TILES and short.once else short.rows
+    return rows or _short_rows(op, nests, axis, chip, most)
+
+
 def _whole_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
     """Rows of a known length of a tile that has all of each; 0: a tile has not."""
     extent, streamed = op.domain[axis], isinstance(op, N.StreamOp)
@@ -207,6 +226,8 @@ def _whole_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most:
         return 4 if extent <= FEW_ELEMENTS else 1  # programs begin no faster
     if kept_warps(op, nests, axis, chip, extent):
         return 1
+    if is_of_pairs(op, nests, axis, extent):
+        return PAIRS
     if 256 < extent <= _whole_row(nests, axis):
         return max(1, most // (1 << (extent - 1).bit_length()))
     single = streamed and is_single(_tiles(op, nests, axis)) and not is_read_again(nests, axis)
@@ -258,21 +279,25 @@ def _short_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most:
 
 
 def row_warps(
-    op: Any, nests: Sequence[FusedNest], axis: int, rows: int, elements: int, most: int
+    op: Any, nests: Sequence[FusedNest], axis: int, rows: int, elements: int, calls: RowCalls
 ) -> int:
-    """Warps of a program with a tile of so many rows and elements, for calls with `most` of these
-    at most (0: any); 0: by what it holds."""
+    """Warps of a program with a tile of so many rows and elements, for these calls; 0: by what it
+    holds."""
     if not (isinstance(op, N.StreamOp) and elements):
         return 0
-    extent = op.domain[axis]
+    extent, most = op.domain[axis], calls.most
     if elements in (extent, most) and _is_short(op, nests, axis, elements):
         return WARPS
     if elements == most and _tiles(op, nests, axis) is ONCE_TILES:
         return WARPS if most in ONCE_ROWS else min(rows, WARPS)
     if is_read_again(nests, axis):
         whole = elements in (extent, most)
+        if whole and rows == PAIRS and is_of_pairs(op, nests, axis, elements):
+            return WARPS
         alone = whole and elements <= ROW < 2 * elements and _sums(nests, axis) == 1
-        return SUM_WARPS if alone else PART_WARPS if 2 * elements > PART else 0
+        single = is_single(_tiles(op, nests, axis))
+        more = 2 if whole and calls.few == 1 and not single else 1  # a multiprocessor has one row
+        return SUM_WARPS if alone else more * PART_WARPS if 2 * elements > PART else 0
     if is_single(_tiles(op, nests, axis)) and extent == elements > ROW:
         return WARPS
     return rows if is_of_warps(op, nests, axis) else 0
@@ -294,10 +319,24 @@ def kept_warps(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, elemen
     if not sizes or not all(is_multiple(_extent(op, axis), BYTES // n) for n in sizes.values()):
         return 0
     size, target = sum(sizes.values()) * elements, gpu_target(chip)
+    if again and elements <= _whole_row(nests, axis) and _reduces_vectors(nests, axis):
+        return 0
     found = kept_row_warps(target, size, functions)
     if again or not found:
         return found
     return next((warps for most, warps in ONCE_ROWS.items() if elements <= most), 0)
+
+
+def _reduces_vectors(nests: Sequence[FusedNest], axis: int) -> bool:
+    """Whether each pass over a row reads what all rows share beside it (scales of a normalisation
+    that is reduced): registers have both for all passes."""
+    made, entered = {nest.key for nest in nests}, set[Any]()
+    for nest in reversed(nests):  # what enters a sum, and what that is made of
+        if axis in nest.own_axes or nest.key in entered:
+            entered |= {r.attr for r in nest.reads if r.attr in made}
+            if any(T.axes_of(r) == {axis} and r.attr not in made for r in nest.reads):
+                return True
+    return False
 
 
 def _kept_from(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
@@ -326,6 +365,16 @@ def is_single(tiles: Tiles) -> bool:
 def is_of_warps(op: Any, nests: Sequence[FusedNest], axis: int) -> bool:
     """Whether each row of a tile is a warp's."""
     return list(op.domain)[axis] in WARP_ROWS and _tiles(op, nests, axis) is ONCE_TILES
+
+
+def is_of_pairs(op: Any, nests: Sequence[FusedNest], axis: int, elements: int) -> bool:
+    """Whether two warps have a row of up to so many elements: one that a sum reads, and the result
+    again."""
+    if elements not in PAIR_ROWS or not isinstance(op, N.StreamOp):
+        return False
+    if _has_functions(nests, axis) or not is_multiple(_extent(op, axis), LEAST_CHUNK):
+        return False
+    return is_read_again(nests, axis) and _sums(nests, axis) == 1
 
 
 def _is_short(op: Any, nests: Sequence[FusedNest], axis: int, elements: int) -> bool:

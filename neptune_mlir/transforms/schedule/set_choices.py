@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, note_choices
+from neptune_mlir.dialects.attributes import PRODUCT
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.tuned import IN_TURNS
@@ -68,7 +69,8 @@ def set_choices(
         adder: 1 if an idle warp adds what a group makes to sums that programs share, 2 if in the
             order of the programs.
         apart: 1 if programs that add to a result begin at tiles of their own, without masks.
-        pairs, sums: blocks of programs that share what they load, or a sum (`form-clusters`).
+        pairs, sums: blocks of programs that share what they load, or a sum (`form-clusters`); of
+            the products that have a note of their axes (`neptune.product`), where some have.
     """
     given = {
         "keeps": keeps, "turns": turns, "skew": skew, "resident": resident, "boxed": boxed,
@@ -84,8 +86,16 @@ def set_choices(
         if not least <= number <= MOST[name] or (name == "warps" and number & (number - 1)):
             unit = "0 or a power of two up to" if name == "warps" else f"{least} to"
             raise UsageError(f"choice '{name}' is {number}", hint=f"{unit} {MOST[name]}")
+    _note(module, chosen)
+
+
+def _note(module: Any, chosen: dict[str, int]) -> None:
+    """Say it of all kernels; of clusters, of the products alone whose programs these are of."""
+    others = {name: n for name, n in chosen.items() if name not in ("pairs", "sums")}
     for function in functions(module):
-        for op in kernel_ops(function):
-            note_choices(op.operation, chosen)
+        ops = [op.operation for op in kernel_ops(function)]
+        products = [op for op in ops if PRODUCT.on(op)] or ops  # blocks share what these load
+        for op in ops:
+            note_choices(op, chosen if op in products else others)
     for forall in foralls(module):
         note_choices(forall, chosen)

@@ -82,7 +82,7 @@ def long_rows(
     kept_by = kept and not in_registers and kept_warps(op, nests, axis, chip_of(op), elements)
     if kept_by:
         note_choices(op.operation, {"warps": kept_by, "stash": 1})
-    elif warps := row_warps(op, nests, axis, rows, elements, wishes.most):
+    elif warps := row_warps(op, nests, axis, rows, elements, asked_for):
         note_choices(op.operation, {"warps": warps})
     if starts and axis == looped_axis(op, nests, True):
         if op.domain[axis] == DYNAMIC:

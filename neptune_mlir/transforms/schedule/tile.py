@@ -355,7 +355,8 @@ def _row_sizes(
             return points, most
     if found := long_rows(op, nests, reduced, wishes):
         along, rows, sizes[along] = found
-        stream, most = sizes[along], power_of_2(rows * sizes[along])
+        whole = sizes[along] if op.domain[along] == DYNAMIC else min(sizes[along], op.domain[along])
+        stream, most = sizes[along], power_of_2(rows * whole)
         if axis not in (along, None):  # as many of the rows that are reduced together
             stream, rows = _rows_together(nests, axis, along, rows, sizes), 1
     rows = rows or (1 if _meets(op) else map_rows(nests, bool(chip_of(op))))

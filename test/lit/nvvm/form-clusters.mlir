@@ -4,7 +4,7 @@
 // RUN: neptune-opt %s --set-choices="sums=4 resident=0" --specialize-warps --assign-layouts=target=sm_90a --partition-warps --form-clusters --split-matmuls --distribute-tiles=entry=product 2>/dev/null | filecheck %s --check-prefix=CODE
 // Not where blocks stay, nor more blocks than warps.
 // RUN: neptune-opt %s --set-choices="sums=4" --specialize-warps --assign-layouts=target=sm_90a --partition-warps --form-clusters | filecheck %s --check-prefix=ALONE
-// RUN: neptune-opt %s --set-choices="sums=3 resident=0" --specialize-warps --assign-layouts=target=sm_90a --partition-warps --form-clusters | filecheck %s --check-prefix=ALONE
+// RUN: neptune-opt %s --set-choices="sums=5 resident=0" --specialize-warps --assign-layouts=target=sm_90a --partition-warps --form-clusters | filecheck %s --check-prefix=ALONE
 
 // CHECK-LABEL: func.func @product
 // CHECK: neptune.tuned = {{.*}}sums = 4 : i64

@@ -15,6 +15,10 @@
 // Two extents that only a call knows: a tile of both has what a GPU holds. (The gradient of a sink.)
 // CHECK-LABEL: func.func @lone
 // CHECK: neptune.tile = array<i64: 1, 16, 256>
+
+// Groups of a row that are reduced with it: rows of 16 elements count as such, not as a tile of 256.
+// CHECK-LABEL: func.func @pieces
+// CHECK: neptune.tile = array<i64: 1, 256, 0>
 module attributes {neptune.chip = "sm_90a"} {
 func.func @batch(%q: tensor<?x?x64xf16>, %k: tensor<?x?x64xf16>, %b: index, %n: index, %m: index) -> tensor<?x?xf32> {
   %r = "neptune.stream"(%b, %n, %m) ({
@@ -72,5 +76,13 @@ func.func @lone(%x: tensor<?x?x?xf32>, %a: index, %b: index, %c: index) -> tenso
   }, {}) {combiner = "add", identity = 0.0 : f32, result_axes = array<i64: 0>, domain = array<i64: -9223372036854775808, -9223372036854775808, -9223372036854775808>}
     : (index, index, index) -> tensor<?xf32>
   return %r : tensor<?xf32>
+}
+func.func @pieces(%x: tensor<1024x512x16xbf16>) -> tensor<1024xbf16> {
+  %r = "neptune.reduce"() ({
+    %e = "neptune.read"(%x) {map = affine_map<(i, g, j) -> (i, g, j)>} : (tensor<1024x512x16xbf16>) -> bf16
+    "neptune.yield"(%e) : (bf16) -> ()
+  }, {}) {combiner = "min", identity = 0x7F80 : bf16, result_axes = array<i64: 0>,
+          domain = array<i64: 1024, 512, 16>} : () -> tensor<1024xbf16>
+  return %r : tensor<1024xbf16>
 }
 }

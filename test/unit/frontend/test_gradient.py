@@ -255,6 +255,16 @@ def test_ties_of_a_maximum_are_shared_evenly():
     assert found[0, 1] == found[0, 2] and found[0, 0] == 0 and len(set(found[1])) == 1
 
 
+def test_a_number_beside_nan_has_all_of_the_adjoint():
+    p = N.Program("p")
+    (i,) = p.axes("i")
+    a, b = p.input("a", i, dtype="f64"), p.input("b", i, dtype="f64")
+    p.output(N.maximum(a[i], b[i]) + N.minimum(a[i], b[i]), i)
+    data = np.array([1.0, np.nan, 2.0]), np.array([np.nan, 3.0, 2.0])
+    for found in neptune.grad(p).reference(*data, np.array([5.0, 7.0, 9.0])):
+        assert np.array_equal(found, [10, 14, 9])
+
+
 def test_extents_in_the_program():
     check_rows(lambda p, x, i, j: N.mean(x, j) * 2.0 + N.sum(N.mean(x, i), j))
 

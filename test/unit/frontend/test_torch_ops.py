@@ -38,7 +38,8 @@ def scatters(x, y, whole, at, updates):
         x.scatter(1, at, updates), x.scatter(-2, at, 2.0), x.scatter_add(1, at, updates),
         x.scatter_reduce(1, at, updates, "amax"), (x > 0).scatter(1, at, True),
         x.scatter_reduce(1, at, updates, "amin", include_self=False),
-        y.index_add(1, at[0, :4, 0], x, alpha=2), whole.scatter(0, at[0, :, :3], 7),
+        y.index_add(1, at[0, :4, 0], x, alpha=2), whole.scatter(0, at[0, :, :3], 7).view(-1),
+        y.index_add(1, at[0, :4, 0], x).view(-1), x.logcumsumexp(1).view(-1),  # rows as torch's
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ jax = pytest.importorskip("jax")
 pytest.importorskip("torch_mlir")
 
 import jax.numpy as jnp  # noqa: E402
-from jax import lax  # noqa: E402
+from jax import export, lax  # noqa: E402
 
 from support.jax_programs import agrees, f32  # noqa: E402
 
@@ -50,6 +50,21 @@ def test_long_loops_are_loops():
     text = jax.jit(lambda x: lax.while_loop(lambda h: h.sum() > 1, lambda h: h / 2, x))
     with pytest.raises(NeptuneError, match=r"'scf\.while' outside of any kernel"):
         neptune_mlir.compile(text.lower(f32(4, 4)), "sm_90a")
+
+
+def test_gamma_functions():
+    """Beside XLA's, with poles, infinities and no number; a length that only a call knows."""
+
+    def function(x):
+        return lax.lgamma(x), lax.digamma(x), lax.erf_inv(x / 9)
+
+    x = np.linspace(-8.7, 8.7, 59, dtype=np.float32)
+    x = np.concatenate([x, np.float32([0, 1, 2, -3, 1e-30, 1e4, np.inf, -np.inf, np.nan])])
+    (n,) = export.symbolic_shape("n")
+    made = export.export(jax.jit(function))(jax.ShapeDtypeStruct((n,), np.float32))
+    kernel = neptune_mlir.compile(made.mlir_module())
+    for got, want in zip(kernel(x), jax.jit(function)(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-6)
 
 
 def test_random_numbers_and_the_inverse_of_erf():

@@ -62,6 +62,7 @@ def test_blocks_run_together(monkeypatch, met):
     ("knobs", "rows", "length"),
     [
         ("product_rows:64;product_columns:128;sums:4", 70, 1000),
+        ("product_rows:128;product_columns:64;sums:3", 130, 520),  # of eight warps
         (f"{TILES};sums:8", 130, 328),  # six steps: two blocks have none
     ],
 )

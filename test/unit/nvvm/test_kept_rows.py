@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from neptune_mlir import ops
+from neptune_mlir.frontend.notation import Program, exp, max, sum
 from neptune_mlir.pipelines import nvvm
 from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.runtime.plan import evaluate
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.targets.resources import kept_row_warps
 from neptune_mlir.transforms.schedule import row_tiles
@@ -65,6 +68,24 @@ def test_each_pass_reads_what_a_thread_copied(name, passes):
     assert loads(run, 3) >= 2 * passes
 
 
+@pytest.mark.parametrize(("cols", "copies"), [(12296, 7), (COLS, 0)])
+def test_vectors_that_all_rows_share_are_not_kept(cols, copies):
+    """Both passes read scales from near caches: in shared memory they would take the room of other
+    programs' rows. Rows that registers hold are there, with the scales."""
+    p = Program("scaled_softmax")
+    i, j = p.axis("i", None), p.axis("j", cols)
+    x = p.input("x", i, j, dtype="f16")[i, j] * p.input("scale", j, dtype="f16")[j]
+    w = exp(x - max(x, j))
+    p.output(w / sum(w, j), i, j, dtype="f16")
+    base = next(RaisedProgram(p.to_mlir(), "x").lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    run = Simulated(base.module, target="sm_90a")
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(n).astype(np.float16) for n in ((2, cols), cols)]
+    wanted = p.reference(*(a.astype(float) for a in given))
+    assert np.linalg.norm(run(*given) - wanted) <= 2e-3 * np.linalg.norm(wanted)
+    assert len(re.findall(r"nvvm\.cp\.async\.shared\.global", str(run.module))) == copies
+
+
 def test_rows_of_f32():
     program, run = program_of("softmax", "f32", 2060)
     check(program, run, "softmax", 2, 2060, np.float32)
@@ -89,6 +110,28 @@ def test_rows_that_are_read_once(knob, cols, copies):
     wanted = program.reference(x.astype(float))
     assert np.linalg.norm(run(x) - wanted) <= 2e-3 * np.linalg.norm(wanted)
     assert len(re.findall(r"nvvm\.cp\.async\.shared\.global", str(run.module))) == copies
+
+
+def test_large_rows_that_are_read_once_are_kept_where_they_are_many():
+    raised, _ = RaisedProgram(ops.logsumexp(dtype="f16").to_mlir(), "x").of_chunks()
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    (rule,) = (case.condition for case in base.cases if case.knob == "most:32768")
+    for shape, kept in (
+        ((1057, 32768), True), ((1056, 32768), False), ((5000, 20480), False),
+        ((5000, 32776), False),
+    ):  # fmt: skip
+        assert bool(evaluate(rule, [shape], [], MULTIPROCESSORS)) == kept
+
+
+def test_two_warps_have_a_short_row_of_one_sum():
+    """LayerNorm, with two, has rows of 513 to 1024 elements in a loop."""
+    program, run = program_of("rms_norm", "f16", 0, "most:1024")
+    check(program, run, "rms_norm", 5, 904)
+    assert run.plan.launches[0].grid == (["ceildiv", ["dim", 0, 0], 2],)
+    assert "warps = 4" in run.assigned and "scf.for " not in run.assigned
+    raised, _ = RaisedProgram(ops.layer_norm(dtype="f16").to_mlir(), "x").of_chunks()
+    base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
+    assert "most:1024" not in Variants(raised, base, "sm_90a")
 
 
 @pytest.mark.parametrize(

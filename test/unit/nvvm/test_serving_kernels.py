@@ -216,13 +216,24 @@ def test_addresses_of_a_page_are_sums():
     window = Window(None, (0, 0), (0, 3), (32, 128), (None, None), 1, pages)
     rows = range(2, 32, 2)
     assert [r for r in rows if moves_along(window, r, 2) is None] == [16]
+    ends = replace(window, valid=("some", None))  # rows that are not there are in a page that is
+    assert [r for r in rows if moves_along(ends, r, 2) is None] == [16]
     other = replace(window, pages=replace(pages, size=64, multiple=8))
     assert [r for r in rows if moves_along(other, r, 2) is None] == [8, 16, 24]
-    for bad in (
-        replace(window, valid=("some", None)), replace(window, pages=replace(pages, multiple=1)),
-        replace(window, pages=replace(pages, slot=None)),
-    ):  # fmt: skip
+    for changed in ({"multiple": 1}, {"slot": None}):
+        bad = replace(window, pages=replace(pages, **changed))
         assert all(moves_along(bad, r, 2) is None for r in rows)
+
+
+def test_a_last_tile_is_on_its_way_while_whole_ones_are_multiplied():
+    """Its copies are started by the loop before, so that nobody waits for memory between the two;
+    rows of a page are looked up once in it, too."""
+    program = ops.paged_attention(head_dim=32, page_size=16, group=16, dtype="f16")
+    module, _ = compiler.lower_text(program.to_mlir(), "test", "sm_80", None, "tile")
+    kernels = nvvm.emit_tiles(module, "target", target="sm_80").split("gpu.func @")
+    (text,) = [k for k in kernels if k.startswith("paged_attention_0(")]
+    assert re.findall(r"cp\.async\.wait\.group (\d+)", text) == ["4", "4", "0"]
+    assert len(re.findall(r"llvm\.load .* -> i32", text)) < 32  # a tile's rows
 
 
 def ragged_arguments(queries, keys):

@@ -15,7 +15,7 @@ from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.kernel import Source
 from neptune_mlir.frontend import notation as N
-from neptune_mlir.pipelines import cases, cpu, grids, streamed_factors
+from neptune_mlir.pipelines import cases, cpu, grids, nvvm, streamed_factors
 from neptune_mlir.pipelines.conditions import Conditions
 from neptune_mlir.pipelines.lowering import RaisedProgram
 from neptune_mlir.pipelines.program_lengths import ProgramLengths
@@ -24,6 +24,7 @@ from neptune_mlir.pipelines.ways import Way
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.runtime.cpu import CpuExecutable
 from neptune_mlir.runtime.plan import Argument, Launch, Plan, evaluate
+from neptune_mlir.targets.product_tiles import ProductTile
 from neptune_mlir.targets.tuned import Choice, Shape
 
 PLAN = Plan("f", (Argument("tensor", "f16", (None,), "x"),), (), (), (Launch("f_0", (8,), ()),), ())
@@ -191,6 +192,29 @@ def test_a_lone_product_with_two_axes_of_rows_has_nothing_to_cut():
     program.output(N.sum(x[b, i, k] * y[k, j], k), b, i, j)
     made = compiler.compile_text(program.to_mlir(), "products", "sm_80", None, None)
     assert [len(made.plan_of(image).launches) for image in made.facts["images"]] == [1]
+
+
+def test_a_product_that_another_kernel_reads_has_its_tile():
+    """128x256 would leave half of the multiprocessors idle. Where only a call knows the rows, there
+    are no images for them. Pairs are of the product's programs, not of others."""
+
+    def lowered(rows, size=16384):
+        p = N.Program("softmax_of_product")
+        i, j, k = p.axis("i", rows), p.axis("j", size), p.axis("k", size)
+        x, w = p.input("x", i, k, dtype="bf16"), p.input("w", j, k, dtype="bf16")
+        s = N.sum(x[i, k] * w[j, k], k)
+        e = N.exp(s - N.max(s, j))
+        p.output(e / N.sum(e, j), i, j, dtype="bf16")
+        raised = RaisedProgram(p.to_mlir(), "x", target="sm_90a")
+        base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[1:2]))
+        return raised, base, [case for case in base.cases if case.product is not None]
+
+    assert [case.tile for case in lowered(128)[-1]] == [ProductTile(128, 192)]
+    assert not lowered(None)[-1]
+    raised, base, (case,) = lowered(1024, 8192)
+    assert case.tile == ProductTile(128, 256, pairs=2)
+    (variant,) = raised.variant(base, "sm_90a", case)
+    assert str(variant.module).count("pairs = 2") == 1
 
 
 @pytest.mark.parametrize(

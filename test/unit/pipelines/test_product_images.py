@@ -38,7 +38,7 @@ def bundle():
     [
         (4096, 1, 1),  # programs compute the factor
         (512, 2, 2),  # for longer than a kernel stores it, and programs share what they load
-        (256, 2, 4),  # or blocks a sum
+        (256, 2, 3),  # or blocks a sum
         (16, 2, 1),  # chunks, and their join
     ],
 )

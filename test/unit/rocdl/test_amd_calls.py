@@ -43,7 +43,7 @@ PROGRAMS = every_program()
 # Some keep scalar registers in lanes of vector registers, which is no memory: where a lane has all
 # 16 rows of a tile, an offset of 64 bits and a condition for each row (two_level_softmax: 62 on
 # gfx1201); others put arguments away during a loop that does not use them (the backward pass of
-# attention: 5 on gfx942). docs/notebook.md has all that do.
+# attention: 5 on gfx942). docs/notebook/amd.md has all that do.
 MAY_SPILL = {n for n in PROGRAMS if n.startswith(("gradient", "serving", "zoo", "backward"))}
 # tables, numbers that the program finds, results that a later launch reads; products that once
 # spilled scalar registers on every chip; a gradient that is summed over three axes at once, whose

@@ -91,9 +91,21 @@ def test_columns_that_are_reduced_have_the_tile_that_ends_first(rows, columns, l
     assert min((WHOLE, *STREAMED), key=lambda t: time(whole_cycles(product, t))) == tile
 
 
-def test_wide_pairs_for_extents_that_are_known():
+def test_wide_pairs_where_all_but_the_rows_is_known():
     wide = ProductTile(128, 256, pairs=2)
     assert tiles_worth(Product(2048, 8192, 1, 8192)) == [(WHOLE_SUM, wide)]
     odd = Product(4099, 6144, 1, 4096)  # an odd number of tiles of rows
-    any_rows = Product(["dim", 0, 0], 8192, 1, 8192)
-    assert all(tile != wide for product in (odd, any_rows) for _, tile in tiles_worth(product))
+    rows, columns = ["dim", 0, 0], ["dim", 1, 1]
+    assert (WHOLE_SUM, wide) in tiles_worth(Product(rows, 8192, 1, 8192))
+    others = odd, Product(rows, columns, 1, 8192)
+    assert all(tile != wide for product in others for _, tile in tiles_worth(product))
+
+
+def test_three_blocks_share_the_sum_of_narrow_tiles():
+    """105 programs of 37 steps end before 80 of 55, as measured on an H200 (20.4 and 24.0 us)."""
+    product = Product(604, 448, 1, 6976)
+    three, two = (
+        time(whole_cycles(product, tile))
+        for tile in (ProductTile(128, 64, sums=3), ProductTile(64, 128, sums=2))
+    )
+    assert three < 0.95 * two

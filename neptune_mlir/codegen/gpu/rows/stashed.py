@@ -5,6 +5,9 @@ A row that is read again once it was reduced is held in registers where these su
 (choice `stash`) are asked for at once by asynchronous copies, 16 bytes each, which need no register
 while they are under way. Each thread copies what it will read, so that nothing meets: it waits for
 its own copies, and reads its own bytes in each pass.
+
+A vector that all rows share (scales, say) has no place there, where it would take the room of other
+programs' rows: each pass reads it from near caches, which have it.
 """
 
 from __future__ import annotations
@@ -96,8 +99,11 @@ def stash(writer: KernelWriter, op: Any, array: Array, window: Window) -> Anew |
     vector = writer.memory.access_of(array, window, layouts[0])
     if vector * element_bytes(array.dtype) != CHUNK:
         return None
-    made = Stash(writer, array, window, layouts[0])
-    return Anew(layouts[0], made.each, partial(writer.memory.load_global, array, window))
+    otherwise = partial(writer.memory.load_global, array, window)
+    if all(isinstance(offset, int) for offset in window.offsets):
+        each = partial(writer.memory.load_each, array, window, layouts[0])
+        return Anew(layouts[0], each, otherwise)
+    return Anew(layouts[0], Stash(writer, array, window, layouts[0]).each, otherwise)
 
 
 def read_layouts(tile: Any) -> list[Layout]:
