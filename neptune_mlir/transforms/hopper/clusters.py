@@ -10,9 +10,9 @@ The second-level cache gives a multiprocessor fewer bytes in a step of a product
 that step have, where all multiprocessors run. Of two programs that differ in one variable of the
 grid, tiles that do not depend on it are the same, and each brings one half of them to both. So
 both ask for less: of tiles of 128 rows and 192 columns for 224 rows in place of 320. Both have to
-bring as many tiles, in the same order, so producers may not look anything up, and where a loop ends
-with a program's rows both go as far as the one that goes further (`meet`): what is beyond a
-program's own end is masked there.
+bring as many tiles, in the same order, so bounds of loops may not depend on that variable, and
+producers may not look anything up. (Two heads of a group stream the same, too: what says which
+group a head is in is the same for both where groups are pairs.)
 
 *Sums* (choice `sums`: how many blocks).
 
@@ -48,13 +48,13 @@ from neptune_mlir.dialects.attributes import CONSUMERS, RESIDENT
 from neptune_mlir.dialects.op_names import ADD_SLICE, GET, PAGED, PUT, RELEASE
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op
-from neptune_mlir.transforms.hopper.meeting_loops import PAIR, meet
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
 from neptune_mlir.transforms.hopper.specialize_warps import GROUP
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.grid_direction import depends_on
 from neptune_mlir.transforms.tiling.host_plan import fold
 
+PAIR = 2  # blocks
 HALF = 16  # rows whose half is whole swizzles
 BEHIND = ("tensor.extract_slice", "tensor.empty", "affine.apply", "affine.min", "linalg.generic")
 
@@ -99,11 +99,12 @@ def _may_pair(forall: Any, wanted: int) -> bool:
     variable = block.arguments[rank - wanted]
     producer = producer_of(forall).regions[0].blocks[0]
     ops = list(nested(producer))
+    loops = [op for op in ops if op.name == "scf.for"]
+    if any(depends_on(v, variable, forall) for op in loops for v in list(op.operands)[:3]):
+        return False
     if any(op.name in ("tensor.extract", "scf.if", PAGED) for op in ops):
         return False
-    if not any(shares(forall, variable, op) for op in ops if op.name == PUT):
-        return False
-    return meet(forall, variable, (producer, block))
+    return any(shares(forall, variable, op) for op in ops if op.name == PUT)
 
 
 def shares(forall: Any, variable: Any, put: Any) -> bool:
