@@ -54,6 +54,8 @@ def pytest_collection_modifyitems(config, items):
     if is_every_other(config):
         restore(items)
     often.mark_nightly(items)
+    whole = config.args == config.getini("testpaths")
+    often.mark_listed(items, often.LISTED.read_text(encoding="utf-8"), whole)
 
 
 def pytest_collection_finish():

@@ -14,7 +14,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from gen_reference import MADE, PAGES, block  # noqa: E402
 
-from neptune_mlir.dialects import aref, attributes, matmul, neptune, paged, warps  # noqa: E402
+from neptune_mlir.dialects import (  # noqa: E402
+    aref,
+    attributes,
+    gpu_attributes,
+    matmul,
+    neptune,
+    paged,
+    warps,
+)
 from neptune_mlir.dialects.attribute_types import Attribute  # noqa: E402
 from neptune_mlir.dialects.context import make_context  # noqa: E402
 from neptune_mlir.ir.bindings import ext, ir  # noqa: E402
@@ -78,7 +86,7 @@ def irdl() -> str:
 
 def _attributes() -> str:
     rows = ["| attribute | type | on | meaning | written by | read by |", "|" + "---|" * 6]
-    for found in vars(attributes).values():
+    for found in (*vars(attributes).values(), *vars(gpu_attributes).values()):
         if isinstance(found, Attribute):
             modules = (", ".join(f"`{m}`" for m in part) for part in (found.writers, found.readers))
             cells = [f"`{found}`", found.kind.text, found.holders, found.meaning, *modules]

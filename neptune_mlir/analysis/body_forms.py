@@ -10,7 +10,7 @@ from typing import Any
 
 from neptune_mlir.algebra.combiners import identity_of
 from neptune_mlir.analysis.tiles import Generic, is_multiple, reduction_of
-from neptune_mlir.dialects.attributes import ROUGH
+from neptune_mlir.dialects.gpu_attributes import ROUGH
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op
 

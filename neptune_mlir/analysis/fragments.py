@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.dialects.attributes import IN_FRAGMENTS
+from neptune_mlir.dialects.gpu_attributes import IN_FRAGMENTS
 from neptune_mlir.ir.values import defining_op
 
 ROWS, COLUMNS = 16, 8  # of a block

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from neptune_mlir.analysis.tiles import Window
-from neptune_mlir.dialects.attributes import ITERATION, LAYOUT
+from neptune_mlir.dialects.gpu_attributes import ITERATION, LAYOUT
 from neptune_mlir.targets.gpu import MatrixInstruction
 
 

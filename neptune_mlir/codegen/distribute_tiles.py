@@ -24,7 +24,8 @@ from neptune_mlir.codegen.nvidia.program_queue import declare_counters
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 from neptune_mlir.codegen.overlap import given, independent
 from neptune_mlir.codegen.points import PointWriter
-from neptune_mlir.dialects.attributes import CONSUMERS, FOLLOWED, POINTS, RESIDENT, TARGET, WARPS
+from neptune_mlir.dialects.attributes import FOLLOWED, POINTS, TARGET, WARPS
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, RESIDENT
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text
 from neptune_mlir.ir.values import defining_op

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.analysis.tiles import is_tensor, slice_parts
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.gpu.kernels import KernelWriter
-from neptune_mlir.codegen.gpu.memory import Memory, under
+from neptune_mlir.codegen.gpu.memory import Memory
 from neptune_mlir.codegen.gpu.scalars import ScalarOp
 from neptune_mlir.codegen.gpu.tile_forms import ResultView
 from neptune_mlir.errors import LoweringError
@@ -43,7 +44,7 @@ class PointWriter(KernelWriter):
             for op in self.body.operations:
                 self.write_op(op.operation)
 
-    def _blocks_per_sm(self) -> int:
+    def blocks_per_sm(self) -> int:
         return 0
 
     def write_op(self, op: Any) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The discardable attributes `neptune.*` that passes leave for each other.
 
-No other module writes such a name. An attribute is read and written through its declaration, which
-knows its type:
+Only this module and `gpu_attributes` (what passes of GPUs leave) write such a name. An attribute is
+read and written through its declaration, which knows its type:
 
-    CONSUMERS.set(forall, 2)
-    if CONSUMERS.on(forall): groups = CONSUMERS.of(forall)
+    BLOCKS.set(forall, 2)
+    if BLOCKS.on(forall): blocks = BLOCKS.of(forall)
 
 `writers` and `readers` are the modules that do so, without the package's name; a test compares them
 with the code. The attributes of ops of the dialect (`domain`, `combiner`, ...) are no concern of
@@ -123,15 +123,16 @@ AXIS_NAMES = Attribute(
     "axis_names", TEXTS, "a nest", "what the program calls the loops",
     writers=("dialects.nests",), readers=("dialects.nests",),
 )  # fmt: skip
-_HOLD, _LAZY = "transforms.hopper.hold_references", "transforms.hopper.lazy_rescaling"
-_ONCE, _PIPELINE = "transforms.hopper.make_once", "transforms.hopper.pipeline_loops"
 _AXES = "transforms.fusion.axes"
 _CHUNKS = f"{_AXES}.chunk_moments", f"{_AXES}.chunk_places"
 FREE = Mark(
     "free", MARK, "neptune.accumulate, its tile op",
     "no result depends on its value: any reference will do",
     writers=("transforms.fusion.free_references", "transforms.tiling.emit"),
-    readers=("transforms.gpu.keep_references", _HOLD, "transforms.tiling.emit"),
+    readers=(
+        "transforms.gpu.keep_references", "transforms.hopper.hold_references",
+        "transforms.tiling.emit",
+    ),
 )  # fmt: skip
 APART = Attribute(
     "apart", TEXT, "neptune.reduce",
@@ -141,7 +142,8 @@ APART = Attribute(
 )  # fmt: skip
 SCALED = Mark(
     "scaled", MARK, "neptune.reduce", "its factor that sums of rows scale is stored ahead of it",
-    ("transforms.scaled_factors",), ("transforms.fusion.factors_ahead", "transforms.fusion.defer"),
+    writers=("transforms.scaled_factors",),
+    readers=("transforms.fusion.factors_ahead", "transforms.fusion.defer"),
 )  # fmt: skip
 TESTED = Attribute(
     "tested", TEXTS, "func.func",
@@ -205,9 +207,9 @@ TILE_FEW = Attribute(
 TUNED = Attribute(
     "tuned", TABLE, "a fused op, its scf.forall, its gpu.func",
     "what is done otherwise than by the rules: measured (`targets/tuned.py`), or asked for",
-    writers=("analysis.tiles", "codegen.gpu.kernels", "transforms.tiling.lower_to_tiles"),
+    writers=("analysis.tiles", "codegen.gpu.frame", "transforms.tiling.lower_to_tiles"),
     readers=(
-        "analysis.tiles", "codegen.gpu.kernels", "transforms.gpu.pace_products",
+        "analysis.tiles", "codegen.gpu.frame", "transforms.gpu.pace_products",
         "transforms.tiling.lower_to_tiles",
     ),
 )  # fmt: skip
@@ -241,7 +243,8 @@ FEW_ROWS = Attribute(
     "rows of a tile, of a stream in chunks, that are better where a call has few",
     writers=("transforms.schedule.tile",), readers=("pipelines.cases",),
 )  # fmt: skip
-PRODUCT = Attribute("product", NUMBERS, "neptune.stream",
+PRODUCT = Attribute(
+    "product", NUMBERS, "neptune.stream",
     "a product that is cut along its sum: rows, columns, sum; 1: rows are computed",
     writers=("transforms.schedule.product_axes",),
     readers=("pipelines.product_cases", "transforms.schedule.set_choices",
@@ -325,19 +328,19 @@ WARPS = Attribute(
         "transforms.gpu.points_to_kernels",
     ),
     readers=(
-        "codegen.distribute_tiles", "codegen.gpu.kernels", "transforms.gpu.layout_stages",
+        "codegen.distribute_tiles", "codegen.gpu.frame", "transforms.gpu.layout_stages",
         "transforms.hopper.partition_warps",
     ),
 )  # fmt: skip
 BLOCKS = Attribute(
     "blocks", NUMBER, "scf.forall",
     "how many programs a multiprocessor has to have room for",
-    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.kernels",),
+    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.frame",),
 )  # fmt: skip
 HELD = Attribute(
     "held", NUMBER, "scf.forall",
     "registers of a thread that accumulators take, at most",
-    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.kernels",),
+    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.frame",),
 )  # fmt: skip
 POINTS = Attribute(
     "points", NUMBER, "scf.forall",
@@ -361,240 +364,28 @@ KERNELS = Attribute(
 SHARED_BYTES = Attribute(
     "shared", NUMBER, "gpu.func",
     "bytes of shared memory",
-    writers=("codegen.gpu.kernels",), readers=(),
+    writers=("codegen.gpu.frame",), readers=(),
 )  # fmt: skip
 GRID_KERNEL = Mark(
     "grid_kernel", MARK, "func.func", "a kernel of the CPU that the plan launches",
     writers=("transforms.cpu.outline_kernels",), readers=("codegen.cpu.vectorize_tiles",),
 )  # fmt: skip
 
-# ---- layouts of tiles
+# ---- numbers in 8 bits
 
-VIA = Attribute(
-    "via", TEXT, "a tile op",
-    'what runs it: "registers" (a thread its elements), "mma", or "loop" (a matmul by scalars)',
-    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY),
-    readers=(
-        "codegen.gpu.rows.early_loads", "codegen.gpu.in_place", "codegen.gpu.kernels",
-        "codegen.nvidia.rings", "codegen.nvidia.specialized",
-        "transforms.gpu.defer_joins", "transforms.gpu.keep_references", "transforms.gpu.streams",
-        _HOLD, "transforms.hopper.specialize_warps",
-    ),
-)  # fmt: skip
-ITERATION = Attribute(
-    "iteration", TEXT, "a tile op",
-    "which points of its loops each thread computes, as a layout",
-    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY, _ONCE),
-    readers=("analysis.layouts", "codegen.gpu.in_place", "transforms.gpu.defer_joins", _HOLD),
-)  # fmt: skip
-LAYOUT = Attribute(
-    "layout", TEXT, "a tile op, a load or a copy",
-    "where the elements of the result live (`analysis/layouts.py`)",
-    writers=("transforms.gpu.assign_layouts", _HOLD, _LAZY, _ONCE),
-    readers=(
-        "analysis.layouts", "codegen.gpu.in_place", "codegen.gpu.kernels", "codegen.gpu.pipeline",
-        "transforms.gpu.keep_references", "transforms.gpu.layout_stages", "transforms.gpu.streams",
-        _HOLD, "transforms.hopper.interleave_factors", "transforms.hopper.loop_graph", _ONCE,
-        "transforms.hopper.specialize_warps",
-    ),
-)  # fmt: skip
-LAYOUTS = Attribute(
-    "layout", TEXTS, "scf.for, scf.if",
-    'the layout of each result; "" for a scalar',
-    writers=("transforms.gpu.assign_layouts", "transforms.hopper.lazy_rescaling", _PIPELINE),
-    readers=(
-        "codegen.gpu.kernels", "transforms.gpu.defer_joins", "transforms.hopper.lazy_rescaling",
-        "transforms.hopper.loop_graph", _PIPELINE,
-    ),
-)  # fmt: skip
-INSTRUCTION = Attribute(
-    "instruction", TEXT, "a matmul", "the matrix instruction",
-    writers=("transforms.gpu.assign_layouts",), readers=("codegen.gpu.compute",),
-)  # fmt: skip
-SWAPPED = Mark(
-    "swapped", MARK, "a matmul", "its factors change places: the result is computed transposed",
-    writers=("transforms.gpu.layout_products",),
-    readers=(
-        "codegen.gpu.kernels", "codegen.nvidia.groups.exchange",
-        "transforms.hopper.interleave_factors",
-        "transforms.hopper.run_on_products", "transforms.hopper.specialize_warps",
-    ),
-)  # fmt: skip
-PARTIAL = Mark(
-    "partial", MARK, "a sum", "threads keep their parts; a neptune.join_lanes adds them up",
-    writers=("transforms.gpu.defer_joins",), readers=("codegen.gpu.compute",),
-)  # fmt: skip
-STAGES = Attribute(
-    "stages", NUMBER, "scf.for", "slots of the tiles that the loop loads to shared memory",
-    writers=("transforms.gpu.assign_layouts",),
-    readers=(
-        "codegen.gpu.pipeline", "transforms.gpu.keep_references",
-        "transforms.hopper.partition_warps",
-    ),
-)  # fmt: skip
-ROUGH = Mark(
-    "rough", MARK, "math.exp, math.tanh, arith.divf, arith.mulf",
-    "few digits are enough: its result is rounded to 16 bits",
-    writers=("transforms.gpu.tolerance",), readers=("analysis.body_forms", "codegen.gpu.scalars"),
-)  # fmt: skip
-PRECISE = Mark(
-    "precise", MARK, "math.exp",
-    "all digits are wanted, of a difference too: the program has no 16-bit floats",
-    writers=("transforms.gpu.tolerance",), readers=("codegen.gpu.scalars",),
-)  # fmt: skip
-TRIED = Mark(
-    "tried", MARK, "a tile op", "where one of its values is no number, its warp makes others",
-    writers=("transforms.hopper.lazy_rescaling",), readers=("codegen.gpu.compute",),
-)  # fmt: skip
-
-# ---- running maxima that are kept
-
-KEEPS = Mark(
-    "keeps", MARK, "scf.for", "iterations may keep the reference of the one before",
-    writers=("transforms.gpu.keep_references",),
-    readers=("codegen.gpu.kernels", _HOLD, "transforms.hopper.lazy_rescaling"),
-)  # fmt: skip
-MEASURED = Attribute(
-    "measured", TEXT, "weights and factors of an online softmax",
-    'how references are looked for: "rows" or "warp", perhaps "once", "small" or "back"',
-    writers=("transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE),
-    readers=(
-        "codegen.gpu.kept", "codegen.gpu.kernels", "codegen.gpu.measured",
-        "transforms.gpu.keep_references", "transforms.hopper.lazy_rescaling", _PIPELINE,
-    ),
-)  # fmt: skip
-REFERENCES = Attribute(
-    "references", NUMBERS, "weights and factors of an online softmax",
-    "the operands that are references",
-    writers=("transforms.gpu.keep_references",), readers=("codegen.gpu.measured", _PIPELINE),
-)  # fmt: skip
-AGAIN = Mark(
-    "again", MARK, "a matmul", "warps may do it again, on their own",
-    writers=("transforms.gpu.keep_references",),
-    readers=(
-        "codegen.nvidia.rings", "transforms.hopper.lazy_rescaling",
-        "transforms.hopper.split_matmuls",
-    ),
-)  # fmt: skip
-LIKELY = Mark(
-    "likely", MARK, "scf.if", "most iterations take its first side",
-    writers=("transforms.hopper.lazy_rescaling",), readers=("transforms.hopper.schedule_loops",),
-)  # fmt: skip
 WIDENS = Attribute(
     "widens", TEXT, "linalg.generic", "the type in 8 bits whose numbers it converts, no more",
     writers=("transforms.tiling.widen_factors",), readers=(
         "codegen.gpu.compute", "transforms.gpu.keep_references", "transforms.gpu.layout_factors"),
-)  # fmt: skip
-LOOSE = Mark(
-    "loose", MARK, "arith.truncf to 8 bits",
-    "factors may wait behind it; what is too large becomes the largest number, not NaN",
-    writers=("dialects.scalars",), readers=(
-        "dialects.scalars", "transforms.tiling.float8_bits", "transforms.tiling.widen_factors"),
 )  # fmt: skip
 NARROWS = Attribute(
     "narrows", TEXT, "linalg.generic", "the type in 8 bits that it rounds floats to, no more",
     writers=("transforms.tiling.widen_factors",),
     readers=("codegen.gpu.compute", "transforms.gpu.keep_references"),
 )  # fmt: skip
-INTERLEAVED = Mark(
-    "interleaved", MARK, "tensor.parallel_insert_slice, a product",
-    "columns of a tensor between them lie in memory as lanes have those of an accumulator",
-    writers=("transforms.hopper.interleave_factors",),
-    readers=("codegen.gpu.kernels", "codegen.nvidia.group_compute"),
-)  # fmt: skip
-
-# ---- warp specialisation and software pipelining
-
-CONSUMERS = Attribute(
-    "consumers", NUMBER, "scf.forall", "warp groups that compute, beside one that loads",
-    writers=("transforms.hopper.specialize_warps",),
-    readers=(
-        "codegen.distribute_tiles", "codegen.gpu.host", "codegen.nvidia.specialized",
-        "transforms.gpu.assign_layouts", "transforms.gpu.keep_references",
-        "transforms.gpu.layout_products", "transforms.gpu.layout_stages",
-        "transforms.hopper.clusters", _HOLD, "transforms.hopper.interleave_factors", _LAZY, _ONCE,
-        "transforms.hopper.partition_warps", "transforms.hopper.run_on_products",
-        "transforms.hopper.schedule_loops", "transforms.hopper.specialize_warps",
-        "transforms.hopper.split_matmuls", "transforms.hopper.sums_in_fragments", "tune.builder",
-        "driver.recipe"),
-)  # fmt: skip
-UNSPECIALIZED = Mark(
-    "unspecialized", MARK, "scf.forall", "it streams tiles for matmuls and got no consumers",
-    writers=("transforms.hopper.specialize_warps",),
-    readers=("transforms.hopper.specialize_warps",),
-)  # fmt: skip
-TURNS = Mark(
-    "turns", MARK, "scf.forall", "consumers start their matmuls one after another (ping-pong)",
-    writers=("transforms.hopper.specialize_warps",),
-    readers=("codegen.nvidia.specialized", _PIPELINE),
-)  # fmt: skip
-RESIDENT = Mark(
-    "resident", MARK, "scf.forall", "blocks stay and take programs from a queue (persistent)",
-    writers=("transforms.hopper.specialize_warps",),
-    readers=(
-        "codegen.distribute_tiles", "codegen.nvidia.specialized", "transforms.hopper.clusters",
-        "transforms.hopper.partition_warps",
-    ),
-)  # fmt: skip
-BOXED = Mark(
-    "boxed", MARK, "scf.forall", "results are stored by the copy engine (TMA)",
-    writers=("transforms.hopper.specialize_warps",), readers=("codegen.nvidia.specialized",),
-)  # fmt: skip
-WHOLE = Mark(
-    "whole", MARK, "neptune.add_slice",
-    "its tile begins at a multiple of its rows, and the result has room for all of it",
-    writers=("transforms.tiling.lower_to_tiles",), readers=("transforms.hopper.sums_in_fragments",),
-)  # fmt: skip
-IN_FRAGMENTS = Attribute(
-    "in_fragments", NUMBERS, "scf.forall",
-    "results that lie in memory as registers hold accumulators, by number",
-    writers=("transforms.hopper.sums_in_fragments",),
-    readers=("analysis.fragments", "codegen.nvidia.adder", "transforms.gpu.layout_stages"),
-)  # fmt: skip
-STAGE = Attribute(
-    "stage", NUMBER, "an op of a pipelined loop", "how many iterations late it runs",
-    writers=("transforms.hopper.schedule_loops",),
-    readers=(_PIPELINE, "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
-)  # fmt: skip
-ORDER = Attribute(
-    "order", NUMBER, "an op of a pipelined loop", "its place in the steady state",
-    writers=("transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
-    readers=(_PIPELINE, "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers"),
-)  # fmt: skip
-READER = Attribute(
-    "reader", NUMBER, "neptune.aref_get",
-    "which reader of its ring it is, where one is an iteration behind another",
-    writers=("transforms.hopper.tile_readers",),
-    readers=(
-        "codegen.nvidia.rings", "transforms.hopper.run_on_products",
-        "transforms.hopper.schedule_loops", "transforms.hopper.tile_readers",
-    ),
-)  # fmt: skip
-HANDED = Mark(
-    "handed", MARK, "linalg.copy", "the first group of warps made the tile for all of them",
-    writers=("transforms.gpu.assign_layouts", _ONCE),
-    readers=(
-        "codegen.nvidia.groups.exchange", "codegen.nvidia.groups.hands",
-        "codegen.nvidia.specialized", _ONCE, "transforms.hopper.schedule_loops",
-    ),
-)  # fmt: skip
-ONCE = Mark(
-    "once", MARK, "a tile op, a get, a release, a store",
-    "the first group of warps does it alone, for all of them",
-    writers=(_ONCE,), readers=("codegen.nvidia.groups.hands", "codegen.nvidia.rings", _ONCE),
-)  # fmt: skip
-RUNS_ON = Mark(
-    "runs_on", MARK, "scf.for", "its products run on into the next iteration, and wait there",
-    writers=("transforms.hopper.run_on_products",),
-    readers=("codegen.nvidia.specialized", "transforms.hopper.schedule_loops"),
-)  # fmt: skip
-AHEAD = Attribute(
-    "ahead", NUMBER, "neptune.mma_start", "how many eighths of its instructions stand there: the "
-    "others stand between the elements of what follows, or behind stores of what groups exchange "
-    "before the next one (8: all do)",
-    writers=(_PIPELINE,), readers=("codegen.nvidia.specialized",),
-)  # fmt: skip
-SKIPS_ONES = Mark(
-    "skips_ones", MARK, "a tile op that scales", "it may be skipped where all factors are 1",
-    writers=(_HOLD, _PIPELINE), readers=("codegen.nvidia.specialized",),
+LOOSE = Mark(
+    "loose", MARK, "arith.truncf to 8 bits",
+    "factors may wait behind it; what is too large becomes the largest number, not NaN",
+    writers=("dialects.scalars",), readers=(
+        "dialects.scalars", "transforms.tiling.float8_bits", "transforms.tiling.widen_factors"),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 
 from neptune_mlir.algebra.numerics.remembered import Mistaken, settle, taken_for_granted
 from neptune_mlir.analysis.tiles import foralls
-from neptune_mlir.dialects.attributes import CONSUMERS
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS
 from neptune_mlir.driver import verdicts
 from neptune_mlir.driver.compiler import bundle_of, finished, moves, pipeline_of
 from neptune_mlir.driver.family import Best, Family, best, chunks_of, has_products, tiled

@@ -115,7 +115,8 @@ class Lowering:
         with bindings.source_name(source):
             module = parse(text, source=source)
         if not list(functions(module)):
-            raise InputError("the program has no function with a body", loc=source)
+            hint = "a program is a func.func on ranked tensors (docs/tutorial.md)"
+            raise InputError("the program has no function with a body", loc=source, hint=hint)
         with bindings.source_name(source):
             check_signatures(module)
             check_state(module)

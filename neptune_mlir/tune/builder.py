@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from neptune_mlir.bench.process import serve
-from neptune_mlir.dialects.attributes import CONSUMERS
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS
 from neptune_mlir.errors import NeptuneError
 from neptune_mlir.runtime.bundle import Bundle
 from neptune_mlir.targets import tuned

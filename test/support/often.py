@@ -4,6 +4,9 @@
 `@pytest.mark.first_of_each(*names)` on a test with parameters: with each change run the first case
 for each value of the parameters that are named, so one alone where none is. A test's other cases
 say the same of further types, sizes and chips, and `pytest -m nightly` runs them.
+
+`test/nightly.txt` names tests that `tools/often_tests.py` found to reach no line and no branch of
+the compiler that cheaper tests do not reach.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 
 MARK = "first_of_each"
+LISTED = Path(__file__).parents[1] / "nightly.txt"
 # of test/inputs: attention, LayerNorm and cross-entropy as others wrote them
 SPELLINGS = (
     "torch_", "alibi", "attention_causal", "attention_contract", "attention_softmax", "gqa_extract",
@@ -35,6 +39,26 @@ def mark_nightly(items: Sequence[pytest.Item]) -> None:
         if case in seen:
             item.add_marker("nightly")
         seen.add(case)
+
+
+def mark_listed(items: Sequence[pytest.Item], text: str, whole: bool = False) -> None:
+    """Mark as nightly what a list names: a test a line, with its case or for all of its cases.
+
+    Args:
+        whole: all tests are there; a test that is in none of the files is refused. (Which cases a
+            test has may depend on the machine.)
+    """
+    listed = {line for line in text.splitlines() if line and not line.startswith("#")}
+    names = {item.nodeid: item.nodeid.partition("[")[0] for item in items}
+    for item in items:
+        if item.nodeid in listed or names[item.nodeid] in listed:
+            item.add_marker("nightly")
+    if whole:
+        files = {name.partition("::")[0] for name in names}
+        listed = {n.partition("[")[0] for n in listed if n.partition("::")[0] in files}
+        gone = listed - set(names.values())
+        if gone:
+            raise pytest.UsageError(f"{LISTED.name} names tests that are not there: {sorted(gone)}")
 
 
 def nightly_if(rare: Callable[[Any], bool], cases: Iterable[Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 
 import pytest
 
-from support.often import mark_nightly
+from support.often import mark_listed, mark_nightly
 
 pytest_plugins = ["pytester"]
 
@@ -21,19 +21,31 @@ def test_one(size): pass
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_all(size): pass
+
+@pytest.mark.first_of_each("targte")
+@pytest.mark.parametrize("target", ["cpu", "gpu"])
+def test_misspelt(target): pass
 """
 
 
+def often(items):
+    return [item.name for item in items if item.get_closest_marker("nightly") is None]
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnknownMarkWarning")
-def test_first_of_each(pytester):
-    items = pytester.getitems(TESTS)
+def test_what_runs_with_each_change(pytester):
+    *items, misspelt, _ = pytester.getitems(TESTS)
     mark_nightly(items)
-    often = [item.name for item in items if item.get_closest_marker("nightly") is None]
-    assert often == [
+    assert often(items) == [
         "test_two[1-cpu]", "test_two[1-gpu]", "test_one[2]", "test_all[1]", "test_all[2]"
     ]  # fmt: skip
-
-
-def test_a_name_that_no_parameter_has_is_refused(pytester):
     with pytest.raises(KeyError, match="targte"):
-        mark_nightly(pytester.getitems(TESTS.replace('"target")\n', '"targte")\n', 1)))
+        mark_nightly([misspelt])
+
+    file = misspelt.nodeid.partition("::")[0]
+    mark_listed(items, f"# a remark\n{file}::test_two\n{file}::test_all[1]\n", whole=True)
+    assert often(items) == ["test_one[2]", "test_all[2]"]
+    gone = f"{file}::test_gone[3]\nanother_file.py::test_all"  # (that file was not collected)
+    mark_listed(items, gone)
+    with pytest.raises(pytest.UsageError, match=r"not there: \['[^']*::test_gone'\]"):
+        mark_listed(items, gone, whole=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from test_floors import FILES, ROOT, tree_of
 
-from neptune_mlir.dialects import attributes, op_names
+from neptune_mlir.dialects import attributes, gpu_attributes, op_names
 from neptune_mlir.dialects.attribute_types import Attribute
 from neptune_mlir.dialects.neptune import Neptune
 from neptune_mlir.targets.chips import TARGETS
@@ -49,8 +49,12 @@ def texts(tree: ast.AST) -> Iterator[ast.Constant]:
 
 # ---- names of the dialect
 
-DECLARED = {k: v for k, v in vars(attributes).items() if isinstance(v, Attribute)}
-NAMING = ("dialects.attribute_types", "dialects.attributes", "dialects.op_names")
+DECLARING = (attributes, gpu_attributes)
+DECLARED = {k: v for m in DECLARING for k, v in vars(m).items() if isinstance(v, Attribute)}
+NAMING = (
+    "dialects.attribute_types", "dialects.attributes", "dialects.gpu_attributes",
+    "dialects.op_names",
+)  # fmt: skip
 ATTRIBUTE_NAME = re.compile(rf"\b(?:{'|'.join(re.escape(str(x)) for x in DECLARED.values())})\b")
 
 
@@ -66,7 +70,7 @@ def dialect_names(tree: ast.AST) -> list[int]:
 def test_names_of_the_dialect_stand_in_one_place():
     others = {m: tree for m, tree in (trees() | tools()).items() if m not in NAMING}
     found = {module: lines for module, tree in others.items() if (lines := dialect_names(tree))}
-    assert not found, "use dialects/attributes.py and dialects/op_names.py"
+    assert not found, "use dialects/attributes.py, gpu_attributes.py and op_names.py"
 
 
 @pytest.mark.parametrize("text", ['"neptune.map"', 'f"neptune.{name}"', '"no neptune.tile here"'])
@@ -91,7 +95,7 @@ def attribute_uses(tree: ast.AST) -> Iterator[tuple[str, str]]:
     imported = {
         alias.name
         for node in nodes(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "neptune_mlir.dialects.attributes"
+        if isinstance(node, ast.ImportFrom) and node.module in {m.__name__ for m in DECLARING}
         for alias in node.names
     }
     methods = {id(n.value): n.attr for n in nodes(tree) if isinstance(n, ast.Attribute)}

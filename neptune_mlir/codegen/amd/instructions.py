@@ -8,8 +8,9 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
 from neptune_mlir.codegen.gpu.chip import Chip
-from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile
+from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.ir.bindings import ir, llvm
 from neptune_mlir.targets.amd import AmdTarget

@@ -232,11 +232,10 @@ class VectorEmitter:
                 scf.YieldOp([])
 
     def choose(
-        self, condition: Any, then: Callable[[], list[Any]], otherwise: Callable[[], list[Any]],
-        kinds: Sequence[Any] | None = None,
-    ) -> list[Any]:  # fmt: skip
-        """The values that one of two branches gives: one i1, or those of `kinds`."""
-        made = scf.IfOp(condition, list(kinds or [self.i1]), has_else=True)
+        self, condition: Any, then: Callable[[], list[Any]], otherwise: Callable[[], list[Any]]
+    ) -> list[Any]:
+        """The i1 values that one of two branches gives."""
+        made = scf.IfOp(condition, [self.i1], has_else=True)
         for block, values in ((made.then_block, then), (made.else_block, otherwise)):
             with ir.InsertionPoint(block):
                 scf.YieldOp(values())

@@ -188,8 +188,8 @@ class _GridKernel:
             wished = None
             if (found := self._contraction(generic)) is not None:
                 rows[op] = found.blocked_rows
-            if (packed := self.pairs.takes(found)) or self.pairs.splits(found):
-                self.pairs.note(found)  # packed: both factors as they are
+            if packed := self.pairs.takes(found):  # both factors as they are
+                self.pairs.note(found)
             if contraction is not None and contraction.b.view is not None and not packed:
                 wished = tile_contract.wanted_layout(contraction)
             for value in known:
@@ -526,7 +526,7 @@ class _GridKernel:
         moved = as_copy(self.em, generic)
         if moved is not None:
             tile_copy.copy(self.em, *moved)
-            self._loaded_tile(moved[1])
+            self.pairs.loaded(moved[1], self.scratch)
             return
         contraction = self._contraction(generic)
         if contraction is not None:
@@ -535,12 +535,6 @@ class _GridKernel:
             self.pairs.multiply(contraction, start, self.scratch, wide)
         else:
             tile_generic.lower_generic(self.em, generic, self._buffer)
-
-    def _loaded_tile(self, tile: MemoryView) -> None:
-        def product(op: Any) -> Any:
-            return self._contraction(self._generic(op))
-
-        self.pairs.loaded(tile, self.scratch, product)
 
     def _buffer(self, kind: Any, shape: tuple[int, ...], inner: int) -> MemoryView:
         """Scratch memory for one computation: the next may have the same."""
@@ -573,7 +567,7 @@ class _GridKernel:
             tile_generic.lower_generic(self.em, filled)
             fill = None
         tile_copy.copy(self.em, source, target, tile, fill)
-        self._loaded_tile(target)
+        self.pairs.loaded(target, self.scratch)
 
 
 def _is_memref(value: Any) -> bool:

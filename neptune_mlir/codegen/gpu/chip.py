@@ -19,8 +19,10 @@ from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets.gpu import GpuTarget, MatrixInstruction
 
 if TYPE_CHECKING:
-    from neptune_mlir.codegen.gpu.guarded import GuardedAccess
-    from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
+    from neptune_mlir.codegen.gpu.access.guarded import GuardedAccess
+    from neptune_mlir.codegen.gpu.access.shared import SharedTile
+    from neptune_mlir.codegen.gpu.access.threads import Threads
+    from neptune_mlir.codegen.gpu.memory import Array, Memory
     from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 
 

@@ -27,9 +27,11 @@ from neptune_mlir.analysis.tiles import (
     reduction_of,
     shape_of,
 )
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import Threads
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.functions import TOGETHER, share_reciprocal
-from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads
+from neptune_mlir.codegen.gpu.memory import Memory
 from neptune_mlir.codegen.gpu.quotients import share_divisors
 from neptune_mlir.codegen.gpu.reductions.across_warps import across_warps
 from neptune_mlir.codegen.gpu.reductions.picked import Picker
@@ -47,7 +49,8 @@ from neptune_mlir.codegen.gpu.tile_forms import (
     Tile,
     words_of,
 )
-from neptune_mlir.dialects.attributes import INSTRUCTION, NARROWS, PARTIAL, TRIED, WIDENS
+from neptune_mlir.dialects.attributes import NARROWS, WIDENS
+from neptune_mlir.dialects.gpu_attributes import INSTRUCTION, PARTIAL, TRIED
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.gpu import MatrixInstruction

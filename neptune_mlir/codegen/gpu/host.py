@@ -11,7 +11,8 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import element_bytes, tuned
 from neptune_mlir.codegen.gpu.in_place import in_place
-from neptune_mlir.dialects.attributes import CONSUMERS, KERNELS, PLAN, POINTS
+from neptune_mlir.dialects.attributes import KERNELS, PLAN, POINTS
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, location_text
 from neptune_mlir.runtime.plan import GPU_NUMBERS, Buffer, Plan

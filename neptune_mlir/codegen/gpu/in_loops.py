@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Generic
-from neptune_mlir.codegen.gpu.memory import SharedTile
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
 from neptune_mlir.codegen.gpu.scalars import Index
 from neptune_mlir.codegen.gpu.tile_forms import Held, Point, Splat, Tile
 from neptune_mlir.ir.bindings import scf

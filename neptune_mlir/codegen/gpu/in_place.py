@@ -19,7 +19,8 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import iteration_of
 from neptune_mlir.analysis.tiles import is_view, read_generic, tuned
-from neptune_mlir.dialects.attributes import ITERATION, LAYOUT, POINTS, VIA
+from neptune_mlir.dialects.attributes import POINTS
+from neptune_mlir.dialects.gpu_attributes import ITERATION, LAYOUT, VIA
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.tiling.host_plan import grid_bounds
 

@@ -22,7 +22,7 @@ from neptune_mlir.analysis.tiles import read_generic, shape_of
 from neptune_mlir.codegen.gpu.exponentials import AT_LEAST, EQUAL, LESS, are_small, within
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pieces, Splat
-from neptune_mlir.dialects.attributes import MEASURED
+from neptune_mlir.dialects.gpu_attributes import MEASURED
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.transforms.gpu.keep_references import LITTLE, largest_sum, read_guess
 from neptune_mlir.transforms.gpu.streams import read_accumulation

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from neptune_mlir.analysis import layouts as L
-from neptune_mlir.analysis.fragments import is_in_fragments
 from neptune_mlir.analysis.layouts import Layout, Shared, blocked, iteration_of, layout_of
 from neptune_mlir.analysis.tiles import (
     Window,
@@ -33,69 +31,55 @@ from neptune_mlir.analysis.tiles import (
     row_multiple,
     shape_of,
     slice_parts,
-    tuned,
     view_source,
 )
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import Threads
 from neptune_mlir.codegen.gpu.chip import Chip
 from neptune_mlir.codegen.gpu.compute import Compute
+from neptune_mlir.codegen.gpu.frame import KernelFrame
 from neptune_mlir.codegen.gpu.host import KernelSignature
 from neptune_mlir.codegen.gpu.in_loops import reduce_in_loops
 from neptune_mlir.codegen.gpu.kept import KeptLoop
 from neptune_mlir.codegen.gpu.measured import MeasuredOp
 from neptune_mlir.codegen.gpu.meeting import Meeting
-from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads
+from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.rows.ahead import bring_rows
 from neptune_mlir.codegen.gpu.rows.early_loads import load_early
 from neptune_mlir.codegen.gpu.rows.stashed import stash
-from neptune_mlir.codegen.gpu.scalars import ScalarOp, Scalars, on_one_die
+from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.sums import add_slice, await_sums, end_behind_others
 from neptune_mlir.codegen.gpu.tile_forms import Held, Pending, ResultView, Splat, Tile
-from neptune_mlir.dialects.attributes import (
-    BLOCKS,
-    HELD,
+from neptune_mlir.dialects.gpu_attributes import (
     INTERLEAVED,
     KEEPS,
     LAYOUT,
     LAYOUTS,
     MEASURED,
-    SHARED_BYTES,
     SWAPPED,
-    TUNED,
     VIA,
-    WARPS,
 )
 from neptune_mlir.dialects.op_names import ADD_SLICE, AWAIT_SUMS, JOIN, PAGED
-from neptune_mlir.errors import LoweringError, OutOfMemory
+from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.ir.values import defining_op
-from neptune_mlir.targets.resources import blocks_beside
-from neptune_mlir.transforms.tiling.grid_direction import runs_upwards
 
 Emitter = Callable[[Any, Any], None]  # of a writer and an op
 
 
-class KernelWriter:
+class KernelWriter(KernelFrame):
     """Writes one kernel. `emitters` is what writes each op of tiles, by its name."""
 
     def __init__(
         self, signature: KernelSignature, chip: Chip, emitters: Mapping[str, Emitter] | None = None
     ):
-        self.signature, self.emitters = signature, EMITTERS if emitters is None else emitters
-        self.forall = signature.forall
-        self.body = self.forall.regions[0].blocks[0]
-        self.chip, self.target = chip, chip.target
-        self.warps = WARPS.of(self.forall)
-        self.scalars: dict[Any, Any] = {}  # scalar value of the tile program -> value here
+        super().__init__(signature, chip)
+        self.emitters = EMITTERS if emitters is None else emitters
         self.tiles: dict[Any, Tile] = {}
-        self.arrays: dict[Any, Array] = {}
         self.slices: dict[Any, Any] = {}  # the valid part of a tile -> the tile
         self.going_on: dict[Any, Any] = {}  # loops whose copies the loop before started
-        self.views: dict[Any, ResultView] = {}  # parts of results
         self.landing: set[Any] = set()  # tiles that are on their way to shared memory
-        self.early = 0  # registers of tiles that are loaded before anything else is done
-        self.is_followed = False  # by a kernel that may start early
-        self.waits_first = False  # before it lets that one start
         self.meeting = Meeting()
 
     # ---- the function
@@ -133,166 +117,15 @@ class KernelWriter:
             if op.operation not in early:
                 self.write_op(op.operation)
 
-    def argument_types(self) -> list[Any]:
-        types: list[Any] = []
-        for tensor in self.signature.tensors:
-            rank = ir.RankedTensorType(tensor.type).rank
-            types += [ir.Type.parse("!llvm.ptr<1>")] + [self.s.i64] * max(0, rank - 1)
-        for scalar in self.signature.scalars:
-            types.append(self.s.i32 if isinstance(scalar.type, ir.IndexType) else scalar.type)
-        return types + [self.s.i32] * len(self.signature.bounds)
-
-    def finish(self, operation: Any) -> None:
-        limit, used = self.target.shared_block, self.memory.peak
-        if used > limit:
-            raise OutOfMemory(
-                f"kernel '{self.signature.name}' needs {used} bytes of shared memory, and a block "
-                f"of {self.target.name} has {limit}",
-                loc=location_text(self.forall.location),
-                hint="use smaller tiles, or fewer stages",
-            )
-        self.chip.annotate(operation, self._blocks_per_sm())
-        if TUNED.on(self.forall):
-            TUNED.set(operation, TUNED.of(self.forall))
-        self.chip.declare_shared(self.signature.name, used)
-        SHARED_BYTES.set(operation, used)
-        self.signature.threads, self.signature.shared = self.threads.count, used
-        for array, unit in self.memory.aligned.items():
-            place = self.signature.places[array]  # `array` is its number
-            self.signature.alignment[place] = max(self.signature.alignment.get(place, 1), unit)
-
-    def _blocks_per_sm(self) -> int:
-        """How many blocks are to share a multiprocessor (0: the assembler's choice).
-
-        Left alone, the assembler rather spills than gives up a block.
-        """
-        if BLOCKS.on(self.forall):
-            return BLOCKS.of(self.forall)
-        held, threads = max(HELD.of(self.forall), self.early), self.threads.count
-        return blocks_beside(self.target, threads, held, self.memory.peak) if held else 0
-
-    def place_arguments(self, block: Any) -> None:
-        given = iter(block.arguments)
-        inputs = len(self.signature.tensors) - self.signature.outputs
-        made: list[Array] = []
-        for k, tensor in enumerate(self.signature.tensors):
-            kind = ir.RankedTensorType(tensor.type)
-            pointer = next(given)
-            strides = [next(given) for _ in range(max(0, kind.rank - 1))]
-            innermost = [self.s.constant(1, self.s.i64)] if kind.rank else []
-            ordered = is_in_fragments(self.forall, tensor, k - inputs)
-            made.append(Array(k, pointer, (*strides, *innermost), str(kind.element_type), ordered))
-        self.arrays.update(zip(self.signature.tensors[:inputs], made, strict=False))
-        self.results = made[inputs:]
-        for scalar in self.signature.scalars:
-            value = next(given)
-            if isinstance(scalar.type, ir.IndexType):
-                value = self.s.value(value)
-            self.s.mark_uniform(value)
-            self.scalars[scalar] = value
-        self.bounds = [self.s.value(next(given)) for _ in self.signature.bounds]
-        waits = self.signature.follows and not self.signature.independent
-        if waits and self.waits_first:
-            self.chip.wait_for_last()
-        if self.is_followed:
-            self.chip.let_next_start()
-        if waits and not self.waits_first:
-            self.wait_at_start()
-        if self.signature.independent:
-            self.chip.see_what_is_over()
-
-    def wait_at_start(self) -> None:
-        self.chip.wait_for_last()  # the kernel before this one
-
     def end(self) -> None:
         """The end of the function. (Who waits for this kernel waits for those before it.)"""
         if self.signature.independent:
             end_behind_others(self)
         gpu.ReturnOp([])
 
-    def program_position(self, block: Any) -> None:
-        """Loop variables of the forall from the number of the block."""
-        dimension = ir.Attribute.parse("#gpu<dim x>")
-        number = self.s.op("gpu.block_id", [], self.s.index, dimension=dimension)
-        dies = self.target.dies
-        if dies > 1 and self.bounds and tuned(self.forall, "near", 1):
-            number = on_one_die(self.s, number, self.bounds, dies)
-        self.place_program(number)
-        self.place_results()
-
-    def place_results(self) -> None:
-        for argument, array in zip(
-            list(self.body.arguments)[len(self.bounds) :], self.results, strict=True
-        ):
-            rank = len(array.strides)
-            self.views[argument] = ResultView(array, (0,) * rank, tuple(range(rank)))
-
-    def place_program(self, number: Any) -> None:
-        """Loop variables of the forall from the number of a program.
-
-        The last runs fastest, and so that long programs begin first (`grid_direction`).
-        """
-        s, rank = self.s, len(self.bounds)
-        rows = self.bounds[rank - 1]
-        here = s.op("arith.remui", [number, rows], s.index) if rank > 1 else number
-        last = self.body.arguments[rank - 1]
-        up = runs_upwards(self.forall, last)
-        self.scalars[last] = here if up else s.sub(s.sub(rows, 1), here)
-        if rank > 1:
-            self.place_variables(s.op("arith.divui", [number, rows], s.index), rank - 1)
-
-    def place_variables(self, number: Any, count: int) -> None:
-        """The first `count` loop variables of the forall, of which the last runs fastest."""
-        s = self.s
-        for k in reversed(range(count)):
-            here = s.op("arith.remui", [number, self.bounds[k]], s.index) if k else number
-            self.scalars[self.body.arguments[k]] = here
-            number = s.op("arith.divui", [number, self.bounds[k]], s.index) if k else None
-
     def takes_turns(self, array: Array) -> bool:
         """Whether what programs add to an array can be added in turns."""
         return False
-
-    # ---- scalars of the tile program
-
-    def scalar(self, value: Any, local: dict[Any, Any] | None = None) -> Any:
-        """The value here of a scalar of the tile program, copying what makes it.
-
-        `local` overrides values, for code that runs ahead of its iteration.
-        """
-        if local and value in local:
-            return local[value]
-        if value in self.scalars:
-            return self.scalars[value]
-        if isinstance(value.owner, ir.Block):
-            return self.scalars[value]
-        op = value.owner.operation
-        if op.name == "tensor.dim":
-            raise LoweringError(
-                "the size of a tensor is taken inside a kernel", loc=location_text(op.location)
-            )
-        if op.name == "tensor.extract":
-            made = self.write_extract(op, local)
-        elif op.name == "scf.if":
-            made = self.choose(op, local)[list(op.results).index(value)]
-        else:
-            made = self.s.clone(ScalarOp.of(op), [self.scalar(o, local) for o in op.operands])
-        if local is not None:
-            local[value] = made
-        return made
-
-    def choose(self, op: Any, local: dict[Any, Any] | None = None) -> list[Any]:
-        """The scalars of a branch, each side with what makes its own."""
-        sides = [region.blocks[0] for region in op.regions]
-        branch = scf.IfOp(
-            self.scalar(op.operands[0], local), [v.type for v in op.results], has_else=True
-        )
-        for side, block in zip(sides, (branch.then_block, branch.else_block), strict=True):
-            *_, end = side.operations
-            with self.s.scope(block):
-                inside = dict(local or {})  # what is made here is not there behind the branch
-                scf.YieldOp([self.scalar(v, inside) for v in end.operation.operands])
-        return list(branch.results)
 
     def write_extract(self, op: Any, local: dict[Any, Any] | None = None) -> Any:
         """An element of a tensor that the kernel takes, or of a tile that has but one."""
@@ -307,21 +140,6 @@ class KernelWriter:
                 loc=location_text(op.location),
             )
         return self.memory.load_one(self.arrays[tensor], [self.scalar(i, local) for i in position])
-
-    def window(self, found: Window, local: dict[Any, Any] | None = None) -> Window:
-        """A window with its offsets and sizes as values of this kernel."""
-
-        def here(entry: Any) -> Any:
-            return entry if entry is None or isinstance(entry, int) else self.scalar(entry, local)
-
-        pages = found.pages and replace(
-            found.pages, table=self.arrays[found.pages.table], at=tuple(map(here, found.pages.at)),
-            count=here(found.pages.count), start=here(found.pages.start),
-        )  # fmt: skip
-        return Window(
-            found.tensor, tuple(map(here, found.offsets)), found.dims, found.shape,
-            tuple(map(here, found.valid)), found.multiple, pages,
-        )  # fmt: skip
 
     # ---- ops
 

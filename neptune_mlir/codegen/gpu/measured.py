@@ -29,7 +29,7 @@ from neptune_mlir.codegen.gpu.exponentials import (
     unguarded,
 )
 from neptune_mlir.codegen.gpu.tile_forms import Held, Splat
-from neptune_mlir.dialects.attributes import MEASURED, REFERENCES
+from neptune_mlir.dialects.gpu_attributes import MEASURED, REFERENCES
 from neptune_mlir.ir.bindings import scf
 from neptune_mlir.transforms.gpu.keep_references import condition_of, exponent_of
 

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout, blocked, shared
 from neptune_mlir.analysis.tiles import Window, element_bytes, load_window
-from neptune_mlir.codegen.gpu.memory import SharedTile, under
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.gpu.tile_forms import Held, Tile
 from neptune_mlir.dialects.attributes import MEETS
 from neptune_mlir.ir.bindings import ir

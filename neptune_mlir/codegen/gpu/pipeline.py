@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import layout_of
 from neptune_mlir.analysis.tiles import Window, element_of, load_window, shape_of
-from neptune_mlir.codegen.gpu.memory import Array, SharedTile, under
-from neptune_mlir.dialects.attributes import LAYOUT, STAGES
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import under
+from neptune_mlir.codegen.gpu.memory import Array
+from neptune_mlir.dialects.gpu_attributes import LAYOUT, STAGES
 from neptune_mlir.ir.bindings import scf
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets import resources

@@ -51,7 +51,7 @@ from neptune_mlir.codegen.gpu.exponentials import (
 )
 from neptune_mlir.codegen.gpu.functions import erf, rough_log, rough_log1p, rough_tanh, tanh
 from neptune_mlir.codegen.gpu.quotients import LEAST_NORMAL, quotient, rough_quotient
-from neptune_mlir.dialects.attributes import PRECISE, ROUGH
+from neptune_mlir.dialects.gpu_attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
 
 CHAINS = 4  # of additions that one sum is

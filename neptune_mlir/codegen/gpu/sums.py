@@ -17,8 +17,8 @@ from neptune_mlir.analysis.tiles import (
     strip_slice,
     turn_of,
 )
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.gpu.compute import Held
-from neptune_mlir.codegen.gpu.memory import under
 from neptune_mlir.codegen.gpu.scalars import Index
 from neptune_mlir.dialects.op_names import AWAIT_SUMS, TURN
 from neptune_mlir.errors import Refused

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from neptune_mlir.analysis.layouts import Layout
+from neptune_mlir.codegen.gpu.access.threads import Threads
 from neptune_mlir.codegen.gpu.chip import Operand
-from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
+from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.gpu.scalars import Index
 
 

@@ -45,7 +45,7 @@ from neptune_mlir.analysis.tiles import (
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
-from neptune_mlir.dialects.attributes import IN_FRAGMENTS
+from neptune_mlir.dialects.gpu_attributes import IN_FRAGMENTS
 from neptune_mlir.dialects.op_names import COUNT, TURN
 from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.targets.group_tiles import GROUP_ROWS

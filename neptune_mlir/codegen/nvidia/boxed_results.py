@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, extent_multiple
+from neptune_mlir.codegen.gpu.access.threads import Threads
 from neptune_mlir.codegen.gpu.memory import Array
 from neptune_mlir.codegen.nvidia import hopper, quad_rows, staged_rows
 from neptune_mlir.codegen.nvidia.boxes import MOST_AXES, BoxTile, in_one_box
@@ -96,13 +97,19 @@ class BoxedResults:
         ]  # fmt: skip
         return min((n for n in equal if count <= n * self.room), default=0)
 
+    def _own_place(self, array: Array) -> tuple[Threads, Any, Any]:
+        """This thread, the number of its warp, and where that warp stages a tile of an array that
+        boxes describe."""
+        s, memory = self.s, self.kernel.memory
+        memory.needs(array, L.CHUNK)
+        threads = staged_rows.recomputed(memory.threads)
+        warp = s.value(self.kernel.uniform(s.value(threads.warp, s.i32)))
+        return threads, warp, s.add(s.mul(warp, warp_groups.STAGED * self.room), self.staged)
+
     def store(self, array: Array, window: Window, layout: Layout, values: Sequence[Any]) -> None:
         """Start the copies of a tile that `fits`."""
         s, kernel, memory = self.s, self.kernel, self.kernel.memory
-        memory.needs(array, L.CHUNK)
-        threads = staged_rows.recomputed(memory.threads)
-        warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
-        place = s.add(s.mul(warp, warp_groups.STAGED * self.room), self.staged)
+        threads, warp, place = self._own_place(array)
         down, inner = window.dims
         kind, columns = self._kind(array), layout.shape[1]
         together = in_one_box(kind, window.offsets[inner], columns)
@@ -152,10 +159,7 @@ class BoxedResults:
     def add(self, array: Array, window: Window, layout: Layout, values: Sequence[Any]) -> None:
         """Start adding a tile in memory that it `may_add`."""
         s, kernel, memory = self.s, self.kernel, self.kernel.memory
-        memory.needs(array, L.CHUNK)
-        threads = staged_rows.recomputed(memory.threads)
-        warp = s.value(kernel.uniform(s.value(threads.warp, s.i32)))
-        place = s.add(s.mul(warp, warp_groups.STAGED * self.room), self.staged)
+        threads, warp, place = self._own_place(array)
         down, inner = window.dims
         along = layout.shape[0] // warp_groups.STAGED_ROWS  # warps that have other rows
         own = layout.shape[1] * along // (kernel.groups * warp_groups.GROUP_WARPS)

@@ -16,7 +16,7 @@ from neptune_mlir.codegen.gpu.compute import Compute
 from neptune_mlir.codegen.gpu.tile_forms import Splat
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
-from neptune_mlir.dialects.attributes import INTERLEAVED
+from neptune_mlir.dialects.gpu_attributes import INTERLEAVED
 from neptune_mlir.dialects.op_names import START
 from neptune_mlir.targets import warp_groups
 from neptune_mlir.targets.tuned import ALL_AHEAD
@@ -24,7 +24,7 @@ from neptune_mlir.transforms.gpu.layout_factors import through_registers
 from neptune_mlir.transforms.hopper.specialize_warps import ROWS
 
 if TYPE_CHECKING:
-    from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+    from neptune_mlir.codegen.nvidia.groups.consumers import ConsumerWriter
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class GroupProducts:
         return made
 
 
-def kept_left(kernel: SpecializedWriter, value: Any, tile: PanelTile) -> LeftFactor | None:
+def kept_left(kernel: ConsumerWriter, value: Any, tile: PanelTile) -> LeftFactor | None:
     """A left factor that all iterations read, in registers, where that is asked for."""
     for use in value.uses if tuned(kernel.forall, "lefts", 0) else ():
         start = use.owner.operation

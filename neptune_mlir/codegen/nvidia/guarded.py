@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Accesses to global memory under a predicate (`codegen/gpu/guarded.py` says where).
+"""Accesses to global memory under a predicate (`codegen/gpu/access/guarded.py` says where).
 
 They are inline PTX: LLVM has no access of a vector under a condition, and a branch for each keeps
 the accesses of a thread from being under way together.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.codegen.gpu.guarded import WORD, GuardedAccess
+from neptune_mlir.codegen.gpu.access.guarded import WORD, GuardedAccess
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia.hopper import asm
 from neptune_mlir.ir.bindings import ir

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import nested
-from neptune_mlir.codegen.gpu.memory import under
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.pieces import in_pieces
 from neptune_mlir.codegen.nvidia.producer import source_of

@@ -11,9 +11,11 @@ from typing import Any
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import CHUNK
 from neptune_mlir.analysis.tiles import Window, element_bytes
+from neptune_mlir.codegen.gpu.access.guarded import GuardedAccess
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import Threads, under
 from neptune_mlir.codegen.gpu.chip import Chip, Operand
-from neptune_mlir.codegen.gpu.guarded import GuardedAccess
-from neptune_mlir.codegen.gpu.memory import Array, Memory, SharedTile, Threads, under
+from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.gpu.scalars import Index, Scalars
 from neptune_mlir.codegen.gpu.tile_forms import words_of
 from neptune_mlir.codegen.nvidia import guarded

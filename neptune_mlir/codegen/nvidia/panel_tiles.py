@@ -11,8 +11,10 @@ from typing import Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import element_bytes
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import Threads
 from neptune_mlir.codegen.gpu.chip import Operand
-from neptune_mlir.codegen.gpu.memory import Memory, SharedTile, Threads
+from neptune_mlir.codegen.gpu.memory import Memory
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import Window, is_multiple
-from neptune_mlir.codegen.gpu.memory import under
-from neptune_mlir.codegen.gpu.pages import place_row
+from neptune_mlir.codegen.gpu.access.pages import place_row
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.gpu.scalars import Index
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import Window, chooses_scalars, element_bytes, load_window, nested
-from neptune_mlir.codegen.gpu.memory import under
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxes import BoxTile, Copy, in_one_box
 from neptune_mlir.codegen.nvidia.pieces import BoxPieces, in_pieces

@@ -33,6 +33,7 @@ from neptune_mlir.codegen.nvidia.staged_rows import recomputed
 from neptune_mlir.ir.bindings import ir
 
 if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.groups.consumers import ConsumerWriter
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
 PAIRS, ROWS = Digit(1, 4, 2), Digit(0, 8, 1)  # lanes of an accumulator
@@ -95,7 +96,7 @@ def _first_chunk(threads: Any, layout: Layout, count: int) -> tuple[Any, Any]:
     return row, column
 
 
-def bring_chunks(kernel: SpecializedWriter, op: Any) -> None:
+def bring_chunks(kernel: ConsumerWriter, op: Any) -> None:
     """Let a tile that is read behind all loops come in chunks, to accumulators that it fits."""
     tile, parent = kernel.tiles[op.results[0]], op.operation.parent
     if not isinstance(tile, Pending) or not isinstance(tile.load, partial):

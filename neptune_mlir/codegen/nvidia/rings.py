@@ -26,7 +26,7 @@ from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.clusters import instructions
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.producer import source_of
-from neptune_mlir.dialects.attributes import AGAIN, ONCE, READER, VIA
+from neptune_mlir.dialects.gpu_attributes import AGAIN, ONCE, READER, VIA
 from neptune_mlir.dialects.op_names import CREATE, GET, PUT, RELEASE
 from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.ir.bindings import ir

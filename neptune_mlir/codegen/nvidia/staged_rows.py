@@ -17,9 +17,10 @@ from typing import Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, element_bytes, is_multiple
+from neptune_mlir.codegen.gpu.access.guarded import GuardedAccess
+from neptune_mlir.codegen.gpu.access.threads import Threads
 from neptune_mlir.codegen.gpu.compute import Interleaved
-from neptune_mlir.codegen.gpu.guarded import GuardedAccess
-from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
+from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.targets import warp_groups

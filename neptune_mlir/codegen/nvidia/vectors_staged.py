@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import load_window, multiple_of, tuned
-from neptune_mlir.codegen.gpu.memory import under
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.gpu.tile_forms import Pending
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir
@@ -41,6 +41,7 @@ from neptune_mlir.transforms.hopper.vector_loads import (
 MANY = 2  # loops: masks at both ends of a stream make more, and theirs lack registers
 
 if TYPE_CHECKING:
+    from neptune_mlir.codegen.nvidia.groups.consumers import ConsumerWriter
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
 
 
@@ -144,7 +145,7 @@ class StagedVectors:
             yield from [value] if count == 1 else memory.unpack(value, 2, s.f32)
 
 
-def bring_next(writer: SpecializedWriter, op: Any) -> None:
+def bring_next(writer: ConsumerWriter, op: Any) -> None:
     """Ask for what a load of a vector in a loop will load next, if it moves with the loop. (Loads
     in front of products, choice `early`, need no help.)"""
     loop, found = op.parent, load_window(op.results[0], writer.forall)

@@ -86,8 +86,8 @@ class _Scaled:
             self.sums.append((t, made))
             return made
         if t.op in ("mul", "div"):
-            places = t.args if t.op == "mul" else t.args[:1]
-            found = [a for a in places if a.axes < t.axes] or [a for a in places if _has_room(a)]
+            takers = _takers(t)
+            found = [a for a in takers if a.axes < t.axes] or [a for a in takers if _has_room(a)]
             if found:
                 a, *rest = t.args
                 args = (self(a), *rest) if a is found[0] else (a, self(t.args[1]))
@@ -95,16 +95,23 @@ class _Scaled:
         return times(t, T.const(self.scale, t.dtype))
 
 
+def _takers(t: Term) -> tuple[Term, ...]:
+    """The operands a constant in front of a term may go to: all of them, or one of a product."""
+    if is_masked(t):
+        return t.args[1:]
+    if t.op in ("neg", "add", "sub", "mul"):
+        return t.args
+    return t.args[:1] if t.op == "div" else ()
+
+
 def _has_room(t: Term) -> bool:
     """Whether a constant in front of a term takes no instruction for each of its elements."""
-    if is_masked(t) or t.op == "neg":
-        return any(map(_has_room, t.args))
+    takers = _takers(t)
+    smaller = any(a.axes < t.axes for a in takers)
     if t.op in ("add", "sub"):
-        return any(a.axes < t.axes for a in t.args)
-    if t.op in ("mul", "div"):
-        places = t.args if t.op == "mul" else t.args[:1]
-        return any(a.axes < t.axes or _has_room(a) for a in places)
-    return False
+        return smaller
+    behind = any(map(_has_room, takers))
+    return behind if is_masked(t) or t.op == "neg" else smaller or behind
 
 
 def _rounded_factor(body: Term) -> Term | None:

@@ -42,19 +42,16 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import (
-    BLOCKS,
+from neptune_mlir.dialects.attributes import BLOCKS, HELD, TARGET, WARPS
+from neptune_mlir.dialects.gpu_attributes import (
     CONSUMERS,
     HANDED,
-    HELD,
     INSTRUCTION,
     ITERATION,
     LAYOUT,
     LAYOUTS,
     STAGES,
-    TARGET,
     VIA,
-    WARPS,
 )
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import ir, linalg, location_text, tensor

@@ -19,7 +19,7 @@ from typing import Any
 
 from neptune_mlir.analysis.layouts import iteration_of
 from neptune_mlir.analysis.tiles import filled_with, foralls, nested, read_generic, reduction_of
-from neptune_mlir.dialects.attributes import ITERATION, LAYOUTS, PARTIAL, VIA
+from neptune_mlir.dialects.gpu_attributes import ITERATION, LAYOUTS, PARTIAL, VIA
 from neptune_mlir.dialects.op_names import JOIN
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op

@@ -40,18 +40,16 @@ from neptune_mlir.algebra.numerics.floats import LARGEST
 from neptune_mlir.algebra.terms import FLOAT8
 from neptune_mlir.analysis.layouts import iteration_of
 from neptune_mlir.analysis.tiles import foralls, is_blank, nested, read_generic, tuned
-from neptune_mlir.dialects.attributes import (
+from neptune_mlir.dialects.attributes import FREE, NARROWS, WIDENS
+from neptune_mlir.dialects.gpu_attributes import (
     AGAIN,
     CONSUMERS,
-    FREE,
     KEEPS,
     LAYOUT,
     MEASURED,
-    NARROWS,
     REFERENCES,
     STAGES,
     VIA,
-    WIDENS,
 )
 from neptune_mlir.dialects.op_names import RELEASE
 from neptune_mlir.ir.bindings import ir

@@ -23,7 +23,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, SWAPPED
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, SWAPPED
 from neptune_mlir.dialects.program import precision_of
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.chips import gpu_target

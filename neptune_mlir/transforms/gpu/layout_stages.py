@@ -22,7 +22,8 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, IN_FRAGMENTS, LAYOUT, WARPS
+from neptune_mlir.dialects.attributes import WARPS
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, IN_FRAGMENTS, LAYOUT
 from neptune_mlir.dialects.op_names import ADD_SLICE, START
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neptune_mlir.analysis.tiles import is_blank, is_inside, is_tensor, nested, shape_of
-from neptune_mlir.dialects.attributes import LAYOUT, VIA
+from neptune_mlir.dialects.gpu_attributes import LAYOUT, VIA
 from neptune_mlir.dialects.op_names import GET, RELEASE
 from neptune_mlir.ir.values import defining_op
 

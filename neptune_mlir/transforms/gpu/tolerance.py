@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from neptune_mlir.dialects.attributes import PRECISE, ROUGH
+from neptune_mlir.dialects.gpu_attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op
 

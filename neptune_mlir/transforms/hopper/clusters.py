@@ -44,7 +44,7 @@ from neptune_mlir.analysis.tiles import (
     read_generic,
     tuned,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, RESIDENT
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, RESIDENT
 from neptune_mlir.dialects.op_names import ADD_SLICE, GET, PAGED, PUT, RELEASE
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op

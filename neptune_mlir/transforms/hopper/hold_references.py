@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, nested, read_generic, shape_of
-from neptune_mlir.dialects.attributes import (
+from neptune_mlir.dialects.attributes import FREE
+from neptune_mlir.dialects.gpu_attributes import (
     CONSUMERS,
-    FREE,
     ITERATION,
     KEEPS,
     LAYOUT,

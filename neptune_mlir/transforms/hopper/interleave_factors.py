@@ -36,7 +36,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     slice_parts,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, INTERLEAVED, LAYOUT, SWAPPED
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, INTERLEAVED, LAYOUT, SWAPPED
 from neptune_mlir.ir import affine
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op

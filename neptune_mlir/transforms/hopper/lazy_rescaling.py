@@ -27,7 +27,7 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, read_generic
 from neptune_mlir.dialects.attribute_types import copy_attributes
-from neptune_mlir.dialects.attributes import (
+from neptune_mlir.dialects.gpu_attributes import (
     AGAIN,
     CONSUMERS,
     ITERATION,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from neptune_mlir.dialects.attributes import LAYOUT, LAYOUTS
+from neptune_mlir.dialects.gpu_attributes import LAYOUT, LAYOUTS
 from neptune_mlir.dialects.op_names import RELEASE, START, WAIT
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.gpu.copies import captured_values, is_free

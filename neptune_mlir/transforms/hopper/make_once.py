@@ -29,7 +29,7 @@ from neptune_mlir.analysis.tiles import (
     nested,
     shape_of,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, HANDED, ITERATION, LAYOUT, ONCE
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, HANDED, ITERATION, LAYOUT, ONCE
 from neptune_mlir.dialects.op_names import GET, JOIN, RELEASE, START, WAIT
 from neptune_mlir.ir.bindings import ir, linalg, tensor
 from neptune_mlir.ir.values import defining_op

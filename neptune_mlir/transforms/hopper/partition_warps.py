@@ -28,7 +28,8 @@ from neptune_mlir.analysis.tiles import (
     tuned,
 )
 from neptune_mlir.dialects.aref import ArefType
-from neptune_mlir.dialects.attributes import CONSUMERS, LAYOUT, RESIDENT, STAGES, TARGET, WARPS
+from neptune_mlir.dialects.attributes import TARGET, WARPS
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, LAYOUT, RESIDENT, STAGES
 from neptune_mlir.dialects.op_names import CREATE, GET, PAGED, PRODUCER, PUT, RELEASE
 from neptune_mlir.dialects.verify_aref import LOADS
 from neptune_mlir.errors import LoweringError

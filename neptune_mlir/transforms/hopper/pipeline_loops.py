@@ -30,7 +30,7 @@ from typing import Any
 
 from neptune_mlir.analysis.tiles import filled_with, foralls, is_tensor, nested, tuned
 from neptune_mlir.dialects.attribute_types import copy_attributes
-from neptune_mlir.dialects.attributes import (
+from neptune_mlir.dialects.gpu_attributes import (
     AHEAD,
     LAYOUTS,
     MEASURED,

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, read_contraction, read_generic
-from neptune_mlir.dialects.attributes import CONSUMERS, READER, RUNS_ON, SWAPPED
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, READER, RUNS_ON, SWAPPED
 from neptune_mlir.dialects.op_names import GET, RELEASE, START, WAIT
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.gpu.layout_factors import through_registers

@@ -50,7 +50,8 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import (
+from neptune_mlir.dialects.attributes import TARGET
+from neptune_mlir.dialects.gpu_attributes import (
     CONSUMERS,
     HANDED,
     LIKELY,
@@ -58,7 +59,6 @@ from neptune_mlir.dialects.attributes import (
     READER,
     RUNS_ON,
     STAGE,
-    TARGET,
 )
 from neptune_mlir.dialects.op_names import ADD_SLICE, GET, RELEASE, START, WAIT
 from neptune_mlir.dialects.verify_aref import LOADS

@@ -53,7 +53,7 @@ from neptune_mlir.analysis.tiles import (
     shape_of,
     tuned,
 )
-from neptune_mlir.dialects.attributes import (
+from neptune_mlir.dialects.gpu_attributes import (
     BOXED,
     CONSUMERS,
     LAYOUT,

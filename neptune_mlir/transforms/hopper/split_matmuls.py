@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from neptune_mlir.analysis.tiles import foralls, nested, tuned
-from neptune_mlir.dialects.attributes import AGAIN, CONSUMERS
+from neptune_mlir.dialects.gpu_attributes import AGAIN, CONSUMERS
 from neptune_mlir.dialects.matmul import PendingType
 from neptune_mlir.dialects.op_names import START, WAIT
 from neptune_mlir.ir.bindings import ir

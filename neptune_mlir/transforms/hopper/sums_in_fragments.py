@@ -36,7 +36,8 @@ from neptune_mlir.analysis.tiles import (
     strip_slice,
     tuned,
 )
-from neptune_mlir.dialects.attributes import CONSUMERS, IN_FRAGMENTS, TARGET, WHOLE
+from neptune_mlir.dialects.attributes import TARGET
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS, IN_FRAGMENTS, WHOLE
 from neptune_mlir.dialects.op_names import ADD_SLICE, AWAIT_SUMS
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op

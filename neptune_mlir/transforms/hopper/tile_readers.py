@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neptune_mlir.dialects.attributes import ORDER, READER, STAGE
+from neptune_mlir.dialects.gpu_attributes import ORDER, READER, STAGE
 from neptune_mlir.dialects.op_names import GET, RELEASE, START
 from neptune_mlir.dialects.verify_aref import ring_type
 from neptune_mlir.ir.bindings import ir

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,24 +97,27 @@ class Arithmetic:
     def has_scalef(self) -> bool:
         return self.scalef and isinstance(self.kind, ir.VectorType) and self.kind.shape[0] == 16
 
-    def scale(self, x: Any, n: Any, n_bits: Any, lanes: Any = None) -> Any:
-        """x * 2^n, right also where the result is infinite, denormal or zero. `lanes`: if
-        `has_scalef`, those whose result is normal and, of x in [1/2, 2), those where it may be
-        denormal; the others are 0."""
+    def scale(
+        self, x: Any, n: Any, n_bits: Any, normal: Any = None,
+        between: Callable[[], Any] = lambda: None,
+    ) -> Any:  # fmt: skip
+        """x * 2^n, right also where the result is infinite, denormal or zero. If `has_scalef`,
+        `normal` has the lanes whose result is normal, and `between` gives, of x in [1/2, 2), those
+        where it may be denormal; the others are 0. Few vectors have a lane that is not normal, so
+        the rest is asked of these alone."""
         if self.has_scalef:
-            if lanes is None:
+            if normal is None:
                 return self.scaled(x, n, None)
-            normal, small = lanes
             found = self.scaled(x, n, normal)
-            i16 = ir.IntegerType.get_signless(16)
-            none = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, 0)).result
-            some = arith.cmpi(arith.CmpIPredicate.ne, llvm.bitcast(i16, small), none)
-            made = scf.IfOp(some, [self.kind], has_else=True)
-            with ir.InsertionPoint(made.then_block):
-                scf.YieldOp([arith.select(small, self.denormal(x, n), found)])
-            with ir.InsertionPoint(made.else_block):
-                scf.YieldOp([found])
-            return made.results_[0]
+
+            def rare() -> Any:
+                small = between()
+                return self._where(
+                    self._mask_is_not(small, 0),
+                    lambda: arith.select(small, self.denormal(x, n), found), found,
+                )  # fmt: skip
+
+            return self._where(self._mask_is_not(normal, -1), rare, found)
         # two factors, so that neither leaves the range of normal numbers
         whole = arith.subi(n_bits, self.i(int(np.float32(P.ROUND).view(np.uint32))))
         half = arith.shrsi(whole, self.i(1))
@@ -122,6 +125,20 @@ class Arithmetic:
         for part in (half, rest):
             x = arith.mulf(x, self.power_of_two(part))
         return x
+
+    def _mask_is_not(self, lanes: Any, bits: int) -> Any:
+        i16 = ir.IntegerType.get_signless(16)
+        other = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, bits)).result
+        return arith.cmpi(arith.CmpIPredicate.ne, llvm.bitcast(i16, lanes), other)
+
+    def _where(self, condition: Any, then: Callable[[], Any], otherwise: Any) -> Any:
+        """One value by a branch, or the other."""
+        made = scf.IfOp(condition, [self.kind], has_else=True)
+        with ir.InsertionPoint(made.then_block):
+            scf.YieldOp([then()])
+        with ir.InsertionPoint(made.else_block):
+            scf.YieldOp([otherwise])
+        return made.results_[0]
 
     def scaled(self, x: Any, n: Any, live: Any) -> Any:
         """x * 2^n by one instruction, 0 in lanes that are not `live` (None: all are)."""

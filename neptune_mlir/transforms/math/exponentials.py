@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,32 +18,34 @@ class Exponentials(Arithmetic):
 
     def exp(self, x: Any) -> Any:
         # e^-104 rounds to 0 and e^89 to infinity; the order keeps a NaN in x
-        x, lanes = self.in_range(x, (-87.0, -104.0, -176.0), 89.0)
+        low = -87.0, -104.0, -176.0
+        x, normal = self.in_range(x, low, 89.0)
         r, n, bits = self.reduce(x)
-        return self.scale(self.horner(r, (1.0, 1.0, *P.EXP)), n, bits, lanes)
+        near = partial(self.between, x, low)
+        return self.scale(self.horner(r, (1.0, 1.0, *P.EXP)), n, bits, normal, near)
 
     def exp2(self, x: Any) -> Any:
-        x, lanes = self.in_range(x, (-125.5, -151.0, -254.0), 129.0)
+        low = -125.5, -151.0, -254.0
+        x, normal = self.in_range(x, low, 129.0)
         n, bits = self.round(x, 1.0)
         r = arith.subf(x, n)
-        return self.scale(self.horner(r, (1.0, *P.EXP2)), n, bits, lanes)
+        near = partial(self.between, x, low)
+        return self.scale(self.horner(r, (1.0, *P.EXP2)), n, bits, normal, near)
 
     def in_range(self, x: Any, low: tuple[float, float, float], high: float) -> tuple[Any, Any]:
-        """An exponent that is at most `high`, and two sets of lanes (None: all are alike): those
-        whose power is normal, above the first of `low`, and those whose power may be denormal,
-        above the second. A power that underflows takes Intel's cores 150 cycles, so a masked score
-        (-inf) must not make one: its lane is in neither set, or it becomes the third of `low`,
-        where `scale` multiplies by zeros."""
+        """An exponent that is at most `high`, and the lanes (None: all are alike) whose power is
+        normal, above the first of `low`. A power that underflows takes Intel's cores 150 cycles, so
+        a masked score (-inf) must not make one: its lane is not `between` the first and the second,
+        where powers may be denormal, or it becomes the third of `low`, where `scale` multiplies by
+        zeros."""
         if self.has_scalef:
-            normal, some = (
-                arith.cmpf(predicate, x, self.c(least))
-                for predicate, least in zip(
-                    (arith.CmpFPredicate.UGT, arith.CmpFPredicate.OGT), low[:2], strict=True
-                )
-            )
-            small = arith.cmpf(arith.CmpFPredicate.OLE, x, self.c(low[0]))
-            return self.less(self.c(high), x), (normal, arith.andi(small, some))
+            normal = arith.cmpf(arith.CmpFPredicate.UGT, x, self.c(low[0]))
+            return self.less(self.c(high), x), normal
         return self.less(self.c(high), self.greater(self.c(low[2]), x)), None
+
+    def between(self, x: Any, low: tuple[float, float, float]) -> Any:
+        below = arith.cmpf(arith.CmpFPredicate.OLE, x, self.c(low[0]))
+        return arith.andi(below, arith.cmpf(arith.CmpFPredicate.OGT, x, self.c(low[1])))
 
     def expm1(self, x: Any) -> Any:
         x = self.less(self.c(89.0), self.greater(self.c(-20.0), x))

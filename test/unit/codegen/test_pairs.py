@@ -4,7 +4,6 @@ LLVM IR."""
 
 import dataclasses
 from contextlib import contextmanager
-from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.codegen.cpu import native
-from neptune_mlir.codegen.cpu.pairs import tile_pairs, tile_parts
+from neptune_mlir.codegen.cpu.pairs import tile_pairs
 from neptune_mlir.driver.inputs import bf16_bits
 from neptune_mlir.frontend.notation import Program, cast, exp, sum
 from neptune_mlir.pipelines import cpu
@@ -141,68 +140,6 @@ def test_left_factor_whose_rows_are_summed_over(tmp_path, monkeypatch):
             left = wide(rounded(np.exp(wide(case[0]) @ wide(case[1]).T)))
             wanted = left.T @ wide(case[2])
             assert np.abs(got - wanted).max() < 1e-2 * np.abs(wanted).max()
-
-
-def test_f32_in_parts(tmp_path, monkeypatch):
-    """As exact as multiply-adds, with weights down to the least numbers of f32 and queries and
-    keys that end within tiles; none of it takes multiply-adds, whatever was in memory before."""
-    leave_out_f32(monkeypatch)
-    for limit in ("ROWS", "MANY_ROWS"):
-        monkeypatch.setattr(tile_parts, limit, 64)
-    random = np.random.default_rng(0)
-    q, k, v, g = (random.standard_normal((1, 1, n, 64)) for n in (230, 230, 230, 230))
-    with compiling_for("tiles", tmp_path):
-        programs = neptune.vjp(ops.attention(head_dim=64, causal=True))
-        forward, backward = map(neptune.compile, programs)
-        for scale in (np.nan, 1, 20):
-            arrays = [x.astype(np.float32) for x in (q * scale, k, v, g)]
-            saved = forward(*arrays[:3])
-            got = saved[0], *backward(*arrays[:3], *saved, arrays[3])
-            for found, exact in zip(got, gradients(*arrays), strict=True):
-                error = np.linalg.norm(found - exact)
-                assert scale != scale or error < 1e-6 * scale * np.linalg.norm(exact)
-
-
-def gradients(q, k, v, g):
-    """The result of causal attention, and the gradients of its inputs, in f64."""
-    q, k, v, g = (x.astype(np.float64) for x in (q, k, v, g))
-    turn = partial(np.swapaxes, axis1=-1, axis2=-2)
-    s = q @ turn(k) / q.shape[-1] ** 0.5
-    rows, columns = s.shape[-2:]
-    s = np.where(np.tri(rows, columns, columns - rows, dtype=bool), s, -np.inf)
-    p = np.exp(s - s.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
-    o, dp = p @ v, g @ turn(v)
-    ds = p * (dp - (g * o).sum(-1, keepdims=True)) / q.shape[-1] ** 0.5
-    return o, ds @ k, turn(ds) @ q, turn(p) @ g
-
-
-# numbers of which a part is denormal or, after a rounding, infinite; and what is no number
-OUTSIDE = (2.0**-120, 2.0**128 - 2.0**104, np.inf, np.nan)
-
-
-def test_f32_that_parts_cannot_hold(tmp_path, monkeypatch):
-    """Is multiplied in f32, whichever factor has it."""
-    for limit in ("ROWS", "MANY_ROWS"):
-        monkeypatch.setattr(tile_parts, limit, 64)
-    p = Program("product")
-    i, j, d = p.axes("i j d", d=64)
-    x, y = p.input("x", i, d), p.input("y", j, d)
-    p.output(sum(x[i, d] * y[j, d], d), i, j)
-    factors = np.random.default_rng(0).standard_normal((2, 200, 64)).astype(np.float32)
-    with compiling_for("tiles", tmp_path) as made:
-        kernel = neptune.compile(p)
-        for value in OUTSIDE:
-            for side in (0, 1):
-                case = factors.copy()
-                case[side, 5] *= 0
-                case[side, 5, 7] = value
-                with np.errstate(all="ignore"):
-                    wanted = (case[0].astype(float) @ case[1].T.astype(float)).astype(np.float32)
-                np.testing.assert_allclose(kernel(*case), wanted, rtol=1e-5, atol=1e-5)
-                place = (5,) if side == 0 else (slice(None), 5)
-                np.testing.assert_allclose(kernel(*case)[place], wanted[place], rtol=1e-5)
-        assert any("tdpbf16ps" in text for text in made)
 
 
 def test_tiles_are_larger_where_amx_multiplies(monkeypatch):

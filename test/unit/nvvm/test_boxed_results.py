@@ -12,7 +12,8 @@ import pytest
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.tiles import Window
 from neptune_mlir.codegen.distribute_tiles import chip_of
-from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
+from neptune_mlir.codegen.gpu.access.threads import Threads
+from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.boxed_results import BoxedResults

@@ -16,7 +16,8 @@ from neptune_mlir import ops
 from neptune_mlir.analysis.tiles import Pages, Window, foralls, nested
 from neptune_mlir.codegen.nvidia.instructions import moves_along
 from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
-from neptune_mlir.dialects.attributes import CONSUMERS, TILE
+from neptune_mlir.dialects.attributes import TILE
+from neptune_mlir.dialects.gpu_attributes import CONSUMERS
 from neptune_mlir.dialects.program import streams
 from neptune_mlir.driver import compiler
 from neptune_mlir.pipelines import common, gpu, nvvm, runner

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products of pairs of bf16 numbers: AMX, `vdpbf16ps`, and f32 in parts."""
+"""Products of pairs of bf16 numbers: AMX and `vdpbf16ps`."""

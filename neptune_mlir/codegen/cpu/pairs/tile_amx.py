@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""AMX: products of packed tiles (`tile_pairs`, `tile_parts`), as calls of its instructions."""
+"""AMX: products of packed tiles (`tile_pairs`), as calls of its instructions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,51 +22,42 @@ def whole_depth(depth: int) -> int:
     return -(-depth // (2 * TILE)) * 2 * TILE
 
 
-@dataclass(frozen=True)
-class PackedRows:
-    """A packed factor: rows in one piece of memory, and how far apart its parts lie."""
-
-    rows: MemoryView
-    apart: int = 0
-
-    def arguments(self, em: VectorEmitter, first: list[Index]) -> list[Index]:
-        return [flat(self.rows), em.address(self.rows, first), self.rows.strides[0], self.apart]
-
-
 def multiply(
-    em: VectorEmitter, c: TileContraction, left: PackedRows, right: PackedRows,
-    order: Sequence[tuple[int, int]], start: Any,
-) -> None:  # fmt: skip
-    """Emit a product of packed factors. A factor may be a sum of parts: `order` says which are
-    multiplied. `start`: None where the output is added to, else it begins as 0."""
+    em: VectorEmitter, c: TileContraction, left: MemoryView, right: MemoryView, start: Any
+) -> None:
+    """Emit a product of packed factors. `start`: None where the output is added to, else it begins
+    as 0."""
     g = c.generic
     (m,), k = c.rows, g.reduced.index(True)
     assert c.c.view is not None
     sums = em.shifted(c.c.view, [g.lows[e.position] for e in c.c.index])
     down = BLOCK if g.extents[m] % (BLOCK * TILE) == 0 else 1
     odd = g.extents[c.v] % (BLOCK * TILE) != 0
-    name = f"amx_{len(order)}_{'add' if start is None else 'set'}_{down}{'_odd' * odd}"
+    name = f"amx_{'add' if start is None else 'set'}_{down}{'_odd' * odd}"
     arguments = [
-        flat(sums), sums.offset, sums.strides[0], *left.arguments(em, [g.lows[m], 0]),
-        *right.arguments(em, [0, 0]), c.live_rows(em), g.extents[c.v],
+        *_place(em, sums, [0, 0]), *_place(em, left, [g.lows[m], 0]), *_place(em, right, [0, 0]),
+        c.live_rows(em), g.extents[c.v],
         whole_depth(g.extents[k]) // 2,
     ]  # fmt: skip
 
-    def body(em: VectorEmitter, given: list[Any]) -> list[Any]:
-        sums, left, right = rows(*given[:3]), given[3:7], given[7:11]
-        _loops(em, _AmxProduct(sums, left, right, order, start is None, given[13]),
-               given[11:13], down, odd)  # fmt: skip
-        return []
+    def body(em: VectorEmitter, given: list[Any]) -> None:
+        sums, right = rows(*given[:3]), rows(*given[6:9])
+        left = rows(given[3], given[4], given[5], width=16)
+        product = _AmxProduct(sums, left, right, start is None, given[11])
+        _loops(em, product, given[9:11], down, odd)
 
-    call(em, name, arguments, [], body)
+    call(em, name, arguments, body)
+
+
+def _place(em: VectorEmitter, view: MemoryView, first: list[Index]) -> list[Index]:
+    return [flat(view), em.address(view, first), view.strides[0]]
 
 
 @dataclass(frozen=True)
 class _AmxProduct:
     sums: MemoryView
-    left: list[Any]
-    right: list[Any]
-    order: Sequence[tuple[int, int]]
+    left: MemoryView
+    right: MemoryView
     adds: bool
     depth: Any  # words of a sum
 
@@ -97,23 +87,13 @@ def _block(em: VectorEmitter, p: _AmxProduct, i: Index, j: Index, down: int, acr
     def corner(r: int, n: int) -> list[Index]:
         return [em.add(i, r * TILE), em.add(j, n * TILE)]
 
-    def part(given: list[Any], k: int, width: int) -> MemoryView:
-        base, offset, stride, apart = given
-        return rows(base, em.add(offset, em.mul(apart, k)), stride, width)
-
     def step(at: Index, _: list[Any]) -> list[Any]:
-        held: tuple[int | None, int | None] = None, None
-        for x, y in p.order:
-            for n in range(across if held[1] != y else 0):
-                where = [at, em.add(j, n * TILE)]
-                _tile(em, "tileloadd64", right_at + n, part(p.right, y, 32), where)
-            for r in range(down if held[0] != x else 0):
-                where = [em.add(i, r * TILE), em.mul(at, 2)]
-                _tile(em, "tileloadd64", left_at + r, part(p.left, x, 16), where)
-            held = x, y
-            for r, n, total in cells:
-                tiles = (total, left_at + r, right_at + n)
-                _intrinsic("tdpbf16ps", [_number(t) for t in tiles])
+        for n in range(across):
+            _tile(em, "tileloadd64", right_at + n, p.right, [at, em.add(j, n * TILE)])
+        for r in range(down):
+            _tile(em, "tileloadd64", left_at + r, p.left, [em.add(i, r * TILE), em.mul(at, 2)])
+        for r, n, total in cells:
+            _intrinsic("tdpbf16ps", [_number(t) for t in (total, left_at + r, right_at + n)])
         return []
 
     for r, n, total in cells:

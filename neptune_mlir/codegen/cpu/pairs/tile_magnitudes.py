@@ -36,49 +36,24 @@ def folded(
     """Two loops that carry a vector of magnitudes, the inner one by vectors of which the last may
     be a part; the least of these, as the bits of an f32 less 1 (0 less 1 is the largest number, so
     zeros do not count), or the `largest`."""
-
-    def one(at: list[Index], held: list[Any], live: int | None) -> list[Any]:
-        return [body(at, held[0], live)]
-
-    return _carried(em, ranges, one, width, [largest])[0]
-
-
-def spanned(
-    em: VectorEmitter, ranges: list[tuple[Index, int]],
-    body: Callable[[list[Index], list[Any]], list[Any]],
-) -> list[Any]:  # fmt: skip
-    """The same of f32 numbers in whole vectors: the least and the largest."""
-    return _carried(em, ranges, lambda at, held, _: body(at, held), 32, [False, True])
-
-
-def _carried(
-    em: VectorEmitter, ranges: list[tuple[Index, int]],
-    body: Callable[[list[Index], list[Any], int | None], list[Any]], width: int,
-    largest: list[bool],
-) -> list[Any]:  # fmt: skip
     extent, step = ranges[1]
-    whole = extent // step * step if isinstance(extent, int) else extent
+    whole = extent // step * step
 
     def outer(i: Index, carried: list[Any]) -> list[Any]:
         def inner(j: Index, held: list[Any]) -> list[Any]:
-            return body([i, j], held, None)
+            return [body([i, j], held[0], None)]
 
         held = em.loop(0, whole, step, inner, carried)
-        return held if whole == extent else body([i, whole], held, extent - whole)
+        return held if whole == extent else [body([i, whole], held[0], extent - whole)]
 
-    kind = em.vector_type(integer(width), em.lanes * 32 // width)
-    every = [em.constant(most - 1, kind) for most in largest]
-    found = em.loop(0, ranges[0][0], ranges[0][1], outer, every)
-    return [_one(em, held, width, most) for held, most in zip(found, largest, strict=True)]
-
-
-def _one(em: VectorEmitter, values: Any, width: int, largest: bool) -> Any:
+    every = em.constant(largest - 1, em.vector_type(integer(width), em.lanes * 32 // width))
+    found = em.loop(0, ranges[0][0], ranges[0][1], outer, [every])[0]
     kind = ir.Attribute.parse(f"#vector.kind<{'maxui' if largest else 'minui'}>")
-    found = vector.reduction(integer(width), kind, values)
+    least = vector.reduction(integer(width), kind, found)
     if width == 32:
-        return found
+        return least
     word = integer(32)
-    return arith.shli(arith.extui(word, found), em.constant(16, word))
+    return arith.shli(arith.extui(word, least), em.constant(16, word))
 
 
 def least_with(em: VectorEmitter, bits: Any, least: Any) -> Any:

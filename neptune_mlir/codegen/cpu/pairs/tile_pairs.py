@@ -28,8 +28,8 @@ from functools import partial
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
-from neptune_mlir.codegen.cpu.pairs import tile_amx, tile_parts
-from neptune_mlir.codegen.cpu.pairs.tile_amx import BLOCK, TILE, PackedRows, whole_depth
+from neptune_mlir.codegen.cpu.pairs import tile_amx
+from neptune_mlir.codegen.cpu.pairs.tile_amx import BLOCK, TILE, whole_depth
 from neptune_mlir.codegen.cpu.pairs.tile_left import Left, rounded
 from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import (
     NORMAL,
@@ -39,7 +39,6 @@ from neptune_mlir.codegen.cpu.pairs.tile_magnitudes import (
     integer,
     least_with,
 )
-from neptune_mlir.codegen.cpu.pairs.tile_parts import FactorParts
 from neptune_mlir.codegen.cpu.pairs.tile_small_weights import Larger, enlarged, multiply_larger
 from neptune_mlir.codegen.cpu.scratch import Scratch, Slot
 from neptune_mlir.codegen.cpu.tile_contract import Blocks, TileContraction
@@ -97,61 +96,45 @@ class PairProducts:
 
     def __init__(self, em: VectorEmitter, how: str):
         self.em, self.how = em, how
-        self._packed: dict[Any, Packed | FactorParts] = {}
-        self._left: dict[Any, Any] = {}  # tiles that are left factors as loaded, and of which op
-        self._found: dict[Any, tuple[Any, Any]] = {}  # what is known of them, and in which block
+        self._packed: dict[Any, Packed] = {}
+        self._left: set[Any] = set()  # tiles that are left factors as they are loaded
+        self._least: dict[Any, tuple[Any, Any]] = {}  # their least magnitudes, and in which block
 
     def takes(self, c: TileContraction | None) -> bool:
         return c is not None and self.how != "none" and suits(c)
 
-    def splits(self, c: TileContraction | None) -> bool:
-        """Whether a product is of f32 numbers, in parts."""
-        return c is not None and self.how == "tiles" and tile_parts.suits(c)
-
     def note(self, c: TileContraction) -> None:
         """One that is taken, before tiles are loaded."""
-        narrow = c.a.view is not None and c.a.view.kind == ir.BF16Type.get()
-        if c.a.view is not None and (narrow or tile_parts.is_read_whole(c)):
-            if copied_once(c.a.scalar):
-                self._left[c.a.view.slot] = c.generic.op
+        if c.a.view is not None and c.a.view.kind == ir.BF16Type.get() and copied_once(c.a.scalar):
+            self._left.add(c.a.view.slot)
 
-    def loaded(
-        self, tile: MemoryView, scratch: Scratch, product: Callable[[Any], TileContraction]
-    ) -> None:
-        """A tile has been copied: what is asked of it as a left factor is found here, and not in
-        each step of a loop that reads it. `product`: of an op."""
-        if tile.slot not in self._left or tile.offset != 0 or tile.sizes[1] != tile.slot.shape[1]:
-            return
-        if tile.kind == ir.BF16Type.get():
-            found = _least_of(self.em, scratch.words(tile), tile.sizes[0])
-        else:
-            found = tile_parts.pack_tile(self.em, product(self._left[tile.slot]), tile, scratch)
-        self._found[tile.slot] = found, ir.InsertionPoint.current.block
+    def loaded(self, tile: MemoryView, scratch: Scratch) -> None:
+        """A tile has been copied: the least magnitude in it is found here, and not in each step of
+        a loop that reads it."""
+        if tile.slot in self._left and tile.offset == 0 and tile.sizes[1] == tile.slot.shape[1]:
+            least = _least_of(self.em, scratch.words(tile), tile.sizes[0])
+            self._least[tile.slot] = least, ir.InsertionPoint.current.block
 
     def _known(self, c: TileContraction) -> Any:
-        """What was found of a left factor where it was loaded."""
+        """The least magnitude of a left factor, where it was found before."""
         assert c.a.view is not None
-        found, place = self._found.get(c.a.view.slot, (None, None))
+        least, place = self._least.get(c.a.view.slot, (None, None))
         block = ir.InsertionPoint.current.block
-        while found is not None and block != place:
+        while least is not None and block != place:
             owner = block.owner.operation
             if owner.name == "func.func":
                 return None
             block = owner.block
-        return found
+        return least
 
     def pack(self, products: list[TileContraction], written: set[Any], scratch: Scratch) -> int:
         """Pack right factors, in front of the loop over strips that writes these tiles. How many
         rows a strip had better have."""
         packed = False
         for c in products:
-            if c.b.view is None or c.b.view.slot in written:
-                continue
-            if self.takes(c):
+            if self.takes(c) and c.b.view is not None and c.b.view.slot not in written:
                 self._packed[c.generic.op] = _pack_right(self.em, c, scratch)
-            elif self.splits(c):
-                self._packed[c.generic.op] = tile_parts.pack_right(self.em, c, scratch)
-            packed = packed or c.generic.op in self._packed
+                packed = True
         return BLOCK * TILE if packed and self.how == "tiles" else TILE
 
     def multiply(
@@ -160,8 +143,6 @@ class PairProducts:
         packed = self._packed.get(c.generic.op)
         if packed is None or not (start is None or _is_zero(start)):
             otherwise()
-        elif isinstance(packed, FactorParts):
-            _multiply_parts(self.em, c, packed, self._known(c), scratch, start, otherwise)
         else:
             factors = Factors(packed, self._known(c))
             seldom = partial(otherwise, seldom=True)
@@ -225,7 +206,7 @@ def _multiply(
 
     def pairs(c: TileContraction) -> None:
         if tiles:
-            tile_amx.multiply(em, c, PackedRows(left), PackedRows(right), [(0, 0)], start)
+            tile_amx.multiply(em, c, left, right, start)
         else:
             _by_words(em, c, scratch.words(left), right, start)
 
@@ -236,30 +217,6 @@ def _multiply(
         em.branch(plain, lambda: pairs(c), otherwise)
     else:
         larger = Larger(ends[1], right, pack_larger)
-        multiply_larger(em, c, scratch, start, plain, larger, pairs, otherwise)
-
-
-def _multiply_parts(
-    em: VectorEmitter, c: TileContraction, right: FactorParts, known: FactorParts | None,
-    scratch: Scratch, start: Any, otherwise: Callable[[], None],
-) -> None:  # fmt: skip
-    """The same of f32 factors in parts."""
-    live = c.live_rows(em)
-    fine = tile_parts.in_range(em, right)
-    left = known or tile_parts.pack_strip(em, c, fine, live, scratch)
-    plain = em.both(em.both(fine, tile_parts.in_range(em, left)),
-                    _far(em, left.least, right.least))  # fmt: skip
-
-    def pairs(c: TileContraction) -> None:
-        tile_amx.multiply(em, c, left.packed, right.packed, tile_parts.ORDER, start)
-
-    def pack_larger() -> None:
-        tile_parts.pack_left(em, Left(em, c, live), left.packed, larger=True)
-
-    if known is not None:
-        em.branch(plain, lambda: pairs(c), otherwise)
-    else:
-        larger = Larger(fine, right.packed.rows, pack_larger)
         multiply_larger(em, c, scratch, start, plain, larger, pairs, otherwise)
 
 

@@ -16,9 +16,9 @@ from neptune_mlir.ir.bindings import func, ir, memref
 
 
 def call(
-    em: VectorEmitter, name: str, arguments: Sequence[Index], results: Sequence[Any],
-    body: Callable[[VectorEmitter, list[Any]], Sequence[Any]],
-) -> list[Any]:  # fmt: skip
+    em: VectorEmitter, name: str, arguments: Sequence[Index],
+    body: Callable[[VectorEmitter, list[Any]], None],
+) -> None:  # fmt: skip
     """Call a function of this module, which `body` makes when it is called first."""
     values = [em.value(a) for a in arguments]
     kernel = _function_around(em.entry)
@@ -26,16 +26,16 @@ def call(
     known = [op for op in block.operations if op.operation.name == "func.func"]
     if all(ir.StringAttr(op.attributes["sym_name"]).value != name for op in known):
         with ir.InsertionPoint(kernel), ir.Location.unknown():
-            kind = ir.FunctionType.get([v.type for v in values], list(results))
+            kind = ir.FunctionType.get([v.type for v in values], [])
             made = func.FuncOp(name, kind, visibility="private")
             made.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
             made.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
             entry = made.add_entry_block()
         inner = VectorEmitter(em.lanes, em.registers, entry, em.fma)
         with ir.InsertionPoint(entry), ir.Location.unknown():
-            func.ReturnOp(list(body(inner, list(entry.arguments))))
-    made = func.CallOp(list(results), ir.FlatSymbolRefAttr.get(name), values)
-    return list(made.results)
+            body(inner, list(entry.arguments))
+            func.ReturnOp([])
+    func.CallOp([], ir.FlatSymbolRefAttr.get(name), values)
 
 
 def flat(view: MemoryView) -> Any:

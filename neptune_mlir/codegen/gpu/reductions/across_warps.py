@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import element_bytes
-from neptune_mlir.codegen.gpu.memory import SharedTile, under
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.gpu.scalars import Index
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.body_forms import Prefix
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Generic, element_bytes, element_of
-from neptune_mlir.codegen.gpu.memory import SharedTile, under
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.ir.bindings import ir
 
 if TYPE_CHECKING:

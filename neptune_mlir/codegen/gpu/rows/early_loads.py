@@ -24,7 +24,7 @@ from neptune_mlir.analysis.tiles import (
     read_generic,
 )
 from neptune_mlir.codegen.gpu.tile_forms import Pending
-from neptune_mlir.dialects.attributes import VIA
+from neptune_mlir.dialects.gpu_attributes import VIA
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import CHUNK, Layout, iteration_of
 from neptune_mlir.analysis.tiles import Window, element_bytes, read_generic, tuned
-from neptune_mlir.codegen.gpu import guarded
-from neptune_mlir.codegen.gpu.addresses import addresses
+from neptune_mlir.codegen.gpu.access import guarded
+from neptune_mlir.codegen.gpu.access.addresses import addresses
 from neptune_mlir.codegen.gpu.tile_forms import Anew
 from neptune_mlir.ir.bindings import ir
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from neptune_mlir.analysis import layouts as L
 from neptune_mlir.analysis.layouts import layout_of
 from neptune_mlir.analysis.tiles import element_of, nested, read_contraction, read_generic, shape_of
-from neptune_mlir.codegen.gpu.memory import SharedTile
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
 from neptune_mlir.codegen.gpu.tile_forms import Held
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.instructions import piece_offset, store_pieces
 from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
 from neptune_mlir.codegen.nvidia.staged_rows import recomputed
-from neptune_mlir.dialects.attributes import HANDED, SWAPPED
+from neptune_mlir.dialects.gpu_attributes import HANDED, SWAPPED
 from neptune_mlir.dialects.op_names import START, WAIT
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.warp_groups import PANEL

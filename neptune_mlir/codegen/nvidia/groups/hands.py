@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import iteration_of, layout_of
 from neptune_mlir.analysis.tiles import element_of, is_tensor, nested, shape_of
-from neptune_mlir.codegen.gpu.memory import SharedTile
+from neptune_mlir.codegen.gpu.access.shared import SharedTile
 from neptune_mlir.codegen.gpu.tile_forms import Held, Splat
 from neptune_mlir.codegen.nvidia import hopper
-from neptune_mlir.dialects.attributes import HANDED, ONCE
+from neptune_mlir.dialects.gpu_attributes import HANDED, ONCE
 from neptune_mlir.dialects.op_names import GET, START
 from neptune_mlir.ir.bindings import ir, scf
 

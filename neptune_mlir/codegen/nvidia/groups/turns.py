@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from neptune_mlir.codegen.gpu.memory import under
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.ir.bindings import ir

@@ -17,7 +17,8 @@ from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, element_bytes
 
 if TYPE_CHECKING:
-    from neptune_mlir.codegen.gpu.memory import Array, Memory, Threads
+    from neptune_mlir.codegen.gpu.access.threads import Threads
+    from neptune_mlir.codegen.gpu.memory import Array, Memory
     from neptune_mlir.codegen.gpu.scalars import Index
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.analysis.tiles import Window, element_bytes
-from neptune_mlir.codegen.gpu.addresses import limits_of
+from neptune_mlir.codegen.gpu.access.addresses import limits_of
 from neptune_mlir.ir.bindings import ir
 
 if TYPE_CHECKING:
