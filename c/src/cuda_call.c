@@ -436,7 +436,7 @@ neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np
   if (np_elements(view->rank, view->shape) == 0) /* there is nothing to bring, and no address */
     return NEPTUNE_OK;
   int64_t width = view->shape[view->rank - 1];
-  bool whole_sectors = (uintptr_t)view->data % SECTOR == 0, single_panel = true;
+  bool whole_sectors = (uintptr_t)view->data % SECTOR == 0;
   extents[axes] = (uint64_t)(columns ? panel : width);
   box[axes++] = (uint32_t)panel;
   /* the rows, the panels, then the other dimensions from the innermost outwards */
@@ -457,7 +457,6 @@ neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np
       extents[axes] = (uint64_t)(width / panel);
       strides[axes - 1] = (uint64_t)(panel * size);
       whole_sectors = whole_sectors && (extents[axes] == 1 || strides[axes - 1] % SECTOR == 0);
-      single_panel = columns == panel;
       box[axes++] = (uint32_t)(columns / panel);
     }
   }
@@ -465,11 +464,10 @@ neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np
     ones[d] = 1;
   bool is_bf16 = strcmp(view->dtype, "bf16") == 0;
   int type = size == 4 ? (rounds ? 11 : 7) : is_bf16 ? 9 : 6; /* CUtensorMapDataType */
-  /* rows of 128 or 64 bytes are swizzled; L2 brings 256 bytes where every box is whole sectors of
-     one panel */
+  /* rows of 128 or 64 bytes are swizzled; L2 brings 256 bytes where every box is whole sectors */
   int error = np_open_driver()->cuTensorMapEncodeTiled(
       room, type, axes, view->data, extents, strides, box, ones, 0, row == ROW ? 3 : 2,
-      whole_sectors && single_panel ? 3 : 2, 0);
+      whole_sectors ? 3 : 2, 0);
   return error ? np_driver_fail(error, "cuTensorMapEncodeTiled") : NEPTUNE_OK;
 }
 

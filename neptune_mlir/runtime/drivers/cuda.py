@@ -33,9 +33,7 @@ _MAP_TYPES = {
 }  # fmt: skip
 _SWIZZLES = {64: 2, 128: 3}  # by the bytes of a row of a box
 # How much the L2 cache fetches at once: 256 bytes, or 128 where rows are not aligned with its
-# sectors (a row then touches a part more, and more again), and where a box has several panels: it
-# asks for all of a row by itself, and the first panel would come as late as the second (streams
-# that wait for memory are 7% slower on an H200).
+# sectors (a row then touches a part more, and more again).
 _FETCHED, _FETCHED_UNALIGNED, _SECTOR = 3, 2, 32
 
 TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
@@ -236,15 +234,15 @@ class CudaDriver(Driver):
         self, dtype: str, extents: Sequence[int], strides: Sequence[int], box: Sequence[int]
     ) -> tuple[list[int], Any]:
         """All of a tensor map but its address, for the encoder: its type, its rank, where extents,
-        strides, box and steps stand, the swizzle, and whether strides are aligned with sectors of a
-        box with one panel; and what has to stay in memory for these."""
+        strides, box and steps stand, the swizzle, and whether strides are aligned with sectors; and
+        what has to stay in memory for these."""
         rank = len(extents)
         tables = (
             (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
             (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
         )  # fmt: skip
         steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
-        steady = all(n % _SECTOR == 0 for n in steps) and max(box[2:], default=1) == 1
+        steady = all(n % _SECTOR == 0 for n in steps)
         places = [ctypes.addressof(table) for table in tables]
         kind, size = _MAP_TYPES[dtype]
         return [kind, rank, *places, _SWIZZLES[box[0] * size], int(steady)], tables

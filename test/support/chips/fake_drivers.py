@@ -289,7 +289,6 @@ def _cuda_map(gpu, room, dtype, rank, address, extents, strides, box, steps, *re
     assert room % 64 == 0 and steps[:rank] == [1] * rank
     axes = zip(strides[: rank - 1], extents[1:rank], strict=True)
     aligned = all(step % 32 == 0 for step, count in axes if count > 1)  # with sectors of the cache
-    aligned = aligned and max(box[2:rank], default=1) == 1  # of several panels a box asks for all
     # no interleaving, swizzled by what a row has, 256 or 128 bytes fetched at once, zeros outside
     assert rest == (0, {64: 3, 32: 2}[box[0]], 3 if aligned else 2, 0)
     gpu.maps.append((dtype, address, tuple(extents[:rank]), tuple(strides[: rank - 1]),

@@ -283,7 +283,7 @@ CALL = [
     # the map (64 columns, rows, panels), y, its stride, the call's number, a hidden null;
     # 300000 programs on 264 resident blocks; it starts while the first runs
     "launch second grid 264 block 384 shared 9000 stream 0x5 early 1:"
-    " map(0x100000 f16 64x300x2 512,128 64x64x2 swizzle 3 l2 2) 0x200000 128 0 0x0",
+    " map(0x100000 f16 64x300x2 512,128 64x64x2 swizzle 3 l2 3) 0x200000 128 0 0x0",
     "pop", "OK", "push 0xc0", "free 0xa000", "unload", "pop",
 ]  # fmt: skip
 
