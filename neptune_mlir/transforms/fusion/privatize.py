@@ -144,13 +144,11 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
             most //= 2  # of which the join has a tile for the most that a call may have
     grid, least = _grid_of(stream, nests, axes, rows)
     (points,) = (axis for axis in axes if axis.role == "stream")
-    tiles = ix.minimum(
-        ix.ceildiv(points.extent, points.size), *live_tiles(stream, values, points.size)
-    )
+    live = live_tiles(stream, values, points.size)
+    tiles = ix.minimum(ix.ceildiv(points.extent, points.size), *live)
     some = ix.maximum(1, grid)
-    asked: Index = programs
-    if each and not (ix.is_static(tiles) and ix.is_static(grid)):
-        asked = ix.scale(_multiprocessors(), each)
+    known = ix.is_static(tiles) and ix.is_static(grid)
+    asked: Index = programs if known or not each else ix.scale(_multiprocessors(), each)
     few = _in_places(asked, some, each, tiles, rows, _looks_rows_up(nests, stream.axis.value))
     long = ix.floordiv(tiles, LONG_CHUNK)
     share = partial(_share, asked, some)
