@@ -66,12 +66,12 @@ def report(bundle: Bundle) -> Iterator[str]:
             yield f"tuned for {choice.chip}, from {choice.start} on: {choice.choice}"
         yield "made with " + ", ".join(f"{name} {v}" for name, v in made["tools"].items())
     yield ""
-    alignment, wording = bundle.facts.get("alignment", ()), Wording(_expressions(bundle))
-    yield from _plan(bundle.plan, alignment, wording)
     names = [argument.name for argument in bundle.plan.arguments]
+    alignment, wording = bundle.facts.get("alignment", ()), Wording(_expressions(bundle), names)
+    yield from _plan(bundle.plan, alignment, wording)
     for variant in bundle.facts.get("variants", ()):
         yield ""
-        case = wording.say(variant["when"], names)
+        case = wording.say(variant["when"])
         yield from wording.definitions()
         yield f"variant where {case}: {variant['size']} bytes"
         yield from _launches(bundle.plan_of(variant), wording)
@@ -79,7 +79,8 @@ def report(bundle: Bundle) -> Iterator[str]:
         yield ""
         case = ""
         if "when" in image:
-            case = f" where {condition(image, names, alignment, wording.say)}"
+            said = image | {"when": wording.short(image["when"])}
+            case = f" where {condition(said, wording.names, alignment)}"
             yield from wording.definitions()
         yield f"{image['target']}{case}: {image['size']} bytes, {', '.join(image['tools'])}"
         if "plan" in image:
@@ -121,16 +122,15 @@ def _plan(plan: Plan, alignment: Any, wording: Wording) -> Iterator[str]:
     made = {tuple(reference) for reference in plan.results}
     for k, buffer in enumerate(plan.buffers):
         if buffer.of is None and ("buffer", k) not in made:
-            shape = ", ".join(wording.say(e, names) for e in buffer.shape)
+            shape = ", ".join(wording.say(e) for e in buffer.shape)
             yield from wording.definitions()
             yield f"  needs {buffer.dtype} [{shape}] of workspace"
     yield from _launches(plan, wording)
 
 
 def _launches(plan: Plan, wording: Wording) -> Iterator[str]:
-    names = [argument.name for argument in plan.arguments]
     for launch in plan.launches:
-        grid = " x ".join(wording.say(e, names) for e in launch.grid)
+        grid = " x ".join(wording.say(e) for e in launch.grid)
         yield from wording.definitions()
         yield f"  launches {launch.kernel} on {grid or 1}"
 

@@ -15,10 +15,16 @@ LEAVES = ("dim", "argument", "multiprocessors")
 
 
 class Wording:
-    """Says the expressions of a bundle; `definitions` gives the lines that the last ones need."""
+    """Says the expressions of a bundle; `definitions` gives the lines that the last ones need.
 
-    def __init__(self, expressions: Iterable[Expression]) -> None:
-        self._called: dict[Expression, str] = {}
+    Attributes:
+        names: those of the arguments, then those of parts: a part that has a name stands as if it
+            were an argument.
+    """
+
+    def __init__(self, expressions: Iterable[Expression], names: Sequence[str]) -> None:
+        self.names = list(names)
+        self._called: dict[Expression, Expression] = {}
         self._waiting: list[str] = []
         self._uses: Counter[Expression] = Counter()
         seen: set[Expression] = set()
@@ -26,19 +32,31 @@ class Wording:
             self._uses[whole] += 1
             self._uses.update(_parts(whole, seen))
 
-    def say(self, expression: Expression, names: Sequence[str]) -> str:
+    def say(self, expression: Expression) -> str:
+        return describe(self.short(expression), self.names)
+
+    def short(self, expression: Expression) -> Expression:
+        """The expression over `names`, with names for what it repeats where it is long."""
         whole = _frozen(expression)
-        if len(describe(whole, names, self._called)) > LONG:
+        if len(describe(self._named(whole), self.names)) > LONG:
             for part in _inner_first(whole, set()):
-                said = describe(part, names, self._called)
+                said = describe(self._named(part), self.names)
                 if self._uses[part] > 1 and part not in self._called and len(said) > SHORT:
-                    self._called[part] = f"${len(self._called) + 1}"
-                    self._waiting.append(f"  {self._called[part]} = {said}")
-        return describe(whole, names, self._called)
+                    name = f"${len(self._called) + 1}"
+                    self._called[part] = ("argument", len(self.names))
+                    self.names.append(name)
+                    self._waiting.append(f"  {name} = {said}")
+        return self._named(whole)
 
     def definitions(self) -> Iterator[str]:
         waiting, self._waiting = self._waiting, []
         yield from waiting
+
+    def _named(self, expression: Any) -> Any:
+        if expression in self._called or not _is_part(expression):
+            return self._called.get(expression, expression)
+        head, *rest = expression
+        return (head, *map(self._named, rest))
 
 
 def _frozen(expression: Any) -> Any:

@@ -4,11 +4,11 @@ holds, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from neptune_mlir.runtime.bundle import Bundle
-from neptune_mlir.runtime.plan import Expression, describe
+from neptune_mlir.runtime.plan import describe
 
 
 def paths(bundle: Bundle) -> list[str]:
@@ -39,19 +39,16 @@ def calls(facts: Mapping[str, Any], names: Sequence[str], any_call: Sequence[Any
     return f"calls where {condition(facts, names, any_call)}" if "when" in facts else "other calls"
 
 
-def condition(
-    facts: Mapping[str, Any], names: Sequence[str], any_call: Sequence[Any],
-    say: Callable[[Expression, Sequence[str]], str] = describe,
-) -> str:  # fmt: skip
-    """What calls have to meet that take an image for some calls: its condition, in the words of
-    `say`, and arguments that are aligned to more than those of any call."""
+def condition(facts: Mapping[str, Any], names: Sequence[str], any_call: Sequence[Any]) -> str:
+    """What calls have to meet that take an image for some calls: its condition, and arguments that
+    are aligned to more than those of any call."""
     units = {tuple(place): unit for *place, unit in any_call}
     aligned = [
         f"{names[number]} is aligned to {unit} bytes"
         for kind, number, unit in facts.get("alignment", any_call)
         if kind == "argument" and unit > units.get((kind, number), 1)
     ]
-    return " and ".join([say(facts["when"], names), *aligned])
+    return " and ".join([describe(facts["when"], names), *aligned])
 
 
 def kernel_path(kernel: Mapping[str, int]) -> str:

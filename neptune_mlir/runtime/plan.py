@@ -22,7 +22,7 @@ import json
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -275,12 +275,8 @@ def evaluate(
     return Evaluation(shapes, scalars, multiprocessors).of(expression)
 
 
-def describe(
-    expression: Expression, names: Sequence[str], called: Mapping[Expression, str] | None = None
-) -> str:
-    """An expression as a person would write it, for messages. `called`: names of parts of it."""
-    if called and expression in called:
-        return called[expression]
+def describe(expression: Expression, names: Sequence[str]) -> str:
+    """An expression as a person would write it, for messages."""
     if not isinstance(expression, (list, tuple)):
         return str(expression)
     head, *rest = expression
@@ -291,7 +287,7 @@ def describe(
     if head == "multiprocessors":
         return head
     infix = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "le": "<="}
-    texts = [describe(e, names, called) for e in rest]
+    texts = [describe(e, names) for e in rest]
     if head in infix:
         return f"({texts[0]} {infix[head]} {texts[1]})"
     return f"{head}({', '.join(texts)})"

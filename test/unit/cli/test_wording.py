@@ -16,16 +16,16 @@ def grown(times):
 
 
 def test_a_short_expression_is_said_in_one_piece():
-    wording = Wording([ROWS, grown(0), grown(0), 7])
-    assert wording.say(grown(0), ["x"]) == "ceildiv((x.shape[0] + multiprocessors), 64)"
-    assert wording.say(7, ["x"]) == "7" and not list(wording.definitions())
+    wording = Wording([ROWS, grown(0), grown(0), 7], ["x"])
+    assert wording.say(grown(0)) == "ceildiv((x.shape[0] + multiprocessors), 64)"
+    assert wording.say(7) == "7" and not list(wording.definitions())
 
 
 def test_what_repeats_is_said_once():
     whole, other = grown(12), ["le", grown(12), 5]
     assert len(describe(whole, ["x"])) > 100_000
-    wording = Wording([whole, other])
-    said = [wording.say(whole, ["x"]), wording.say(other, ["x"])]
+    wording = Wording([whole, other], ["x"])
+    said = [wording.say(whole), wording.say(other)]
     lines = list(wording.definitions())
     assert all(len(line) <= LONG for line in [*lines, *said])
     assert not list(wording.definitions()), "once"
