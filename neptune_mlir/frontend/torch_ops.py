@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.frontend import torch_extrema, torch_scatters, torch_special
+from neptune_mlir.frontend import torch_extrema, torch_groups, torch_scatters, torch_special
 from neptune_mlir.ir.bindings import TORCH_MLIR
 
 # coefficients of cosines that a window is made of
@@ -75,7 +75,7 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
     for name, function in ours:
         packet, _, overload = name.partition(".")
         table[getattr(getattr(aten, packet), overload)] = _laid_out(torch, function)
-    return table
+    return table | dict(torch_groups.decompositions(torch))
 
 
 def _laid_out(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -159,6 +159,32 @@ def test_gates_and_decays_compile_for_gpus(target):
     agrees(program, torch.randn(5, 6), target=target)
 
 
+@pytest.mark.skipif(not hasattr(torch.nn.functional, "grouped_mm"), reason="torch has none")
+def test_products_in_groups():
+    """torch's own looks at the offsets, and is exported for bfloat16 alone."""
+    ends = torch.tensor([2, 2, 7], dtype=torch.int32)  # of 8 rows the last has no group
+    x, w, z, v = (torch.randn(n) for n in ((8, 4), (3, 4, 8), (3, 5, 4), (4, 8)))
+    w[1] = torch.nan  # a group without rows
+
+    def program(x, w, z, v, ends):
+        product = torch.nn.functional.grouped_mm
+        summed = product(x.mT, x @ v, offs=ends)
+        return (
+            product(x, w, offs=ends), product(z, v, offs=ends), summed,
+            product(x[:3], w, offs=ends.clamp(max=3)), product(w.mT, w),
+        )  # fmt: skip
+
+    found = neptune_mlir.compile(from_torch(program, (x, w, z, v, ends)))(x, w, z, v, ends)
+    parts = [slice(0, 2), slice(2, 2), slice(2, 7)]
+    rows, columns = torch.zeros(8, 8), torch.zeros(5, 8)
+    for k, part in enumerate(parts):
+        rows[part], columns[:, part] = x[part] @ w[k], z[k] @ v[:, part]
+    summed = torch.stack([x[part].mT @ (x @ v)[part] for part in parts])
+    few = torch.cat([x[:2] @ w[0], x[2:3] @ w[2]])
+    for got, want in zip(found, (rows, columns, summed, few, w.mT @ w), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_norms_and_sums_of_products_of_16_bits(dtype):
     """torch-mlir refuses some, and rounds each power of others, or each square."""
