@@ -193,3 +193,11 @@ def test_extents_of_arguments_without_names(folder, capsys):
     code, printed = said([*search, "--extent", "x.1=4"], capsys)
     assert code == 2 and "hint: 0.1" in printed
     assert said([*search, "--extent", "0.1=4"], capsys)[0] == 0
+
+
+def test_what_names_nothing(folder, capsys):
+    build = ["bench", "build", "b", "--suite", "prefill", "--only", "no such"]
+    code, printed = said(build, capsys)
+    assert code == 2 and "no program of prefill has 'no such' in its name" in printed
+    code, printed = said(["tune", "p.mlir", "--target", "cpu"], capsys)  # `search` has it
+    assert code == 2 and "unknown argument '--target'" in printed and "another action" in printed
