@@ -122,7 +122,26 @@ def bags(x, y, whole, at, updates):
     )  # fmt: skip
 
 
+def zeros(x, y, whole, at, updates):
+    """Signs of zeros as torch has them, by what 1 over each is; and numbers near 0."""
+    functional, x = torch.nn.functional, torch.where(x.abs() < 0.3, x * 0, x).nan_to_num(0, 9, -9)
+    signed = x / 3, torch.trunc(x), functional.elu(x), torch.fmod(x, 0.7), x // 0.5
+    near = y * 1e-6
+    return *(1 / s for s in signed), functional.elu(near) * 1e6, functional.selu(near) * 1e6
+
+
+def odd_numbers(x, y, whole, at, updates):
+    """The other number beside a NaN, and places of a NaN among ordered numbers."""
+    row = torch.tensor([-1.0, 0.0, 0.0, 2.0])
+    return (
+        torch.fmax(x, y[0, 0]), torch.fmin(x, x.flip(0)), torch.searchsorted(row, x),
+        torch.bucketize(x, row, right=True), torch.nn.functional.rrelu(y),
+    )  # fmt: skip
+
+
 PROGRAMS = {
+    "signs of zeros": zeros,
+    "NaN beside numbers": odd_numbers,
     "what is put where": put,
     "bags": bags,
     "pads below 0, GELU by tanh": shifted,  # torch-mlir: shifts lost, off by 5e-5
