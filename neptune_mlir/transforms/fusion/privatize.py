@@ -156,11 +156,9 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     many = ix.minimum(long, ix.floordiv(ix.scale(asked, 8), some))
     small: Index | None = None
     if _ends_by_data(stream):
-        small = ix.maximum(few, ix.minimum(long, ix.floordiv(ix.scale(asked, PIECES), some)))
+        small, few = _of_unknown(some, asked, long, few)
         if each >= PAIR and not rows:
             small = ix.maximum(small, _filling(some, tiles))
-        alone = ix.floordiv(ix.scale(asked, ALONE), some)
-        few = ix.maximum(few, ix.minimum(alone, long, max(SMALL_JOINS)))
     moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
     places = _places(stream, *moved)
     if each == PAIR and not rows and places >= MORE_ROOM and small is None:
@@ -173,6 +171,13 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
         chosen = ix.where_less(1, _ends(stream, values, axes), small, chosen)
     chosen = ix.minimum(chosen, _most_by_bytes(tiles, *moved))
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
+
+
+def _of_unknown(some: Index, asked: Index, long: Index, few: Index) -> tuple[Index, Index]:
+    """Chunks of streams whose lengths data say: where more than one is long, and of one."""
+    several = ix.minimum(long, ix.floordiv(ix.scale(asked, PIECES), some))
+    alone = ix.minimum(ix.floordiv(ix.scale(asked, ALONE), some), long, max(SMALL_JOINS))
+    return ix.maximum(few, several), ix.maximum(few, alone)
 
 
 def _in_places(

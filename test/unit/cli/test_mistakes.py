@@ -118,7 +118,7 @@ def test_a_diagnostic_of_several_lines_has_one_place(folder, capsys):
 
 @pytest.mark.parametrize("module", ["main", "opt"])
 def test_standard_output_that_takes_nothing(module):
-    command = [sys.executable, "-m", f"neptune_mlir.cli.{module}", "--help"]
+    command = [sys.executable, "-m", f"neptune_mlir.cli.{module}", "--version"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
