@@ -101,11 +101,10 @@ def extents_of(terms: Sequence[Term], axis: int, length: int) -> tuple[int, ...]
     others = len(axes - long)
     few = 1 if len(long) > 1 or others > 3 else 2 if others > 2 else 4
     # a stream whose place is a sum of many axes (windows that are shifted) is compared with all
-    beside = len(long) - 1
-    most = length
-    while most > 2 and length * most**beside > max(POINTS, length**2):
-        most -= 1
-    extents = dict.fromkeys(long, most) | {axis: length}
+    most, others = max(POINTS, length**2), len(long) - 1
+    fits = (n for n in range(length, 1, -1) if length * n**others <= most)
+    beside = next(fits, min(length, 2))
+    extents = dict.fromkeys(long, beside) | {axis: length}
     return tuple(extents.get(k, few) for k in range(max(axes) + 1))
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -125,8 +126,7 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
     cut. A larger one runs in waves, of which the last may be nearly empty; there chunks are small
     beside a wave (8 times as many programs), as long as each has LONG_CHUNK tiles. Where data say
     how long streams are, and more than one is, chunks are small too: the longest is not one
-    program's; and there are as many programs as have room at once (`_filling`). Of one there are
-    ALONE times as many, of LONG_CHUNK tiles and with a small join.
+    program's. Of one there are ALONE times as many, of LONG_CHUNK tiles and with a small join.
 
     Where PAIR programs of a multiprocessor keep memory busy, one chunk more is taken where all have
     a place and are done sooner; of small tiles, of which more programs do, up to twice as many.
@@ -144,21 +144,20 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
             most //= 2  # of which the join has a tile for the most that a call may have
     grid, least = _grid_of(stream, nests, axes, rows)
     (points,) = (axis for axis in axes if axis.role == "stream")
-    tiles = ix.minimum(
-        ix.ceildiv(points.extent, points.size), *live_tiles(stream, values, points.size)
-    )
+    live = live_tiles(stream, values, points.size)
+    tiles = ix.minimum(ix.ceildiv(points.extent, points.size), *live)
     some = ix.maximum(1, grid)
-    asked: Index = programs
-    if each and not (ix.is_static(tiles) and ix.is_static(grid)):
-        asked = ix.scale(_multiprocessors(), each)
+    known = ix.is_static(tiles) and ix.is_static(grid)
+    asked: Index = programs if known or not each else ix.scale(_multiprocessors(), each)
     few = _in_places(asked, some, each, tiles, rows, _looks_rows_up(nests, stream.axis.value))
     long = ix.floordiv(tiles, LONG_CHUNK)
-    many = ix.minimum(long, ix.floordiv(ix.scale(asked, 8), some))
+    share = partial(_share, asked, some)
+    many = ix.minimum(long, share(8))
     small: Index | None = None
     if _ends_by_data(stream):
-        small, few = _of_unknown(some, asked, long, few)
-        if each >= PAIR and not rows:
-            small = ix.maximum(small, _filling(some, tiles))
+        filling = _filling(asked, each, some, tiles) if each >= PAIR and not rows else 1
+        small = ix.maximum(few, filling, ix.minimum(long, share(PIECES)))
+        few = ix.maximum(few, ix.minimum(share(ALONE), long, max(SMALL_JOINS)))
     moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
     places = _places(stream, *moved)
     if each == PAIR and not rows and places >= MORE_ROOM and small is None:
@@ -171,13 +170,6 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
         chosen = ix.where_less(1, _ends(stream, values, axes), small, chosen)
     chosen = ix.minimum(chosen, _most_by_bytes(tiles, *moved))
     return ix.maximum(1, ix.minimum(chosen, min(most, max(4, programs // least))))
-
-
-def _of_unknown(some: Index, asked: Index, long: Index, few: Index) -> tuple[Index, Index]:
-    """Chunks of streams whose lengths data say: where more than one is long, and of one."""
-    several = ix.minimum(long, ix.floordiv(ix.scale(asked, PIECES), some))
-    alone = ix.minimum(ix.floordiv(ix.scale(asked, ALONE), some), long, max(SMALL_JOINS))
-    return ix.maximum(few, several), ix.maximum(few, alone)
 
 
 def _in_places(
@@ -194,11 +186,16 @@ def _in_places(
     return _easily_joined(tiles, ix.minimum(tiles, few))
 
 
-def _filling(grid: Index, tiles: Index) -> Index:
+def _share(asked: Index, grid: Index, times: int) -> Index:
+    """So many chunks that a grid has about so many times the programs that are asked for."""
+    return ix.floordiv(ix.scale(asked, times), grid)
+
+
+def _filling(asked: Index, each: int, grid: Index, tiles: Index) -> Index:
     """So many chunks that a multiprocessor has as many programs as it has room for, where each has
     AT_WORK tiles: of streams of different lengths some are over soon, and leave the others alone
     (measured with 2 to 64 sequences of up to 65536 keys, equal ones lose nothing)."""
-    room = ix.floordiv(ix.scale(_multiprocessors(), ALONE * PAIR), grid)
+    room = ix.floordiv(ix.scale(asked, ALONE * PAIR), ix.scale(grid, each))
     few = ix.minimum(room, ix.floordiv(tiles, AT_WORK), max(SMALL_JOINS))
     return _easily_joined(tiles, ix.maximum(1, few))
 
