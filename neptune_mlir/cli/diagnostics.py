@@ -69,9 +69,8 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Diagnostic]:
         cause = error.__cause__
         if cause is not None and hasattr(cause, "error_diagnostics"):
             return [*of_exception(cause), Diagnostic("note", fallback, error.message)]
-        located = [_TEXT.match(line) for line in error.message.splitlines()]
-        if located and all(located):  # diagnostics of a parse, already as text
-            return [Diagnostic(m["kind"], m["loc"], m["message"]) for m in located if m]
+        if _TEXT.match(error.message):
+            return _of_text(error.message)
         entries = [Diagnostic("error", error.loc or fallback, error.message)]
         if error.hint:
             entries.append(Diagnostic("note", error.loc or fallback, f"hint: {error.hint}"))
@@ -79,6 +78,8 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Diagnostic]:
     if isinstance(error, OSError) and error.filename is not None:  # a file that the user named
         text = f"cannot open '{error.filename}': {error.strerror}"
         return [Diagnostic("error", fallback, text)]
+    if isinstance(error, MemoryError):
+        return [Diagnostic("error", fallback, f"not enough memory: {error}".removesuffix(": "))]
     last = str(error).rstrip().rpartition("\n")[2]
     name, _, message = last.partition(": ")
     if isinstance(error, RuntimeError) and hasattr(errors, name):
@@ -92,6 +93,18 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Diagnostic]:
         Diagnostic("error", fallback, text),
         Diagnostic("note", fallback, "NEPTUNE_TRACEBACK=1 shows where it came from"),
     ]
+
+
+def _of_text(text: str) -> list[Diagnostic]:
+    """Diagnostics of a parse that are text already; one (of an op) may have several lines."""
+    entries: list[Diagnostic] = []
+    for line in text.splitlines():
+        match = _TEXT.match(line)
+        if match:
+            entries.append(Diagnostic(match["kind"], match["loc"], match["message"]))
+        else:
+            entries[-1] = replace(entries[-1], message=f"{entries[-1].message}\n{line}")
+    return entries
 
 
 def show(entries: Iterable[Diagnostic], source: str | bytes, file: str) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from neptune_mlir.cli import diagnostics
+from neptune_mlir.cli.streams import lost_output, make_ready
 from neptune_mlir.driver.garbage import collected_rarely, left_at_the_end
 from neptune_mlir.errors import UsageError, did_you_mean
 from neptune_mlir.version import __version__
@@ -67,13 +68,8 @@ def options_of(parser: argparse.ArgumentParser) -> dict[str, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
+    make_ready()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(_overview())
-        return 0 if arguments else 2
-    if arguments[0] == "--version":
-        print(f"neptune-mlir {__version__}")
-        return 0
     left_at_the_end()
     with collected_rarely(to_the_end=argv is None), _interrupts() as seen:
         return _reported(*arguments, seen=seen)
@@ -104,21 +100,27 @@ def _interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _reported(command: str, *rest: str, seen: list[int]) -> int:
+def _reported(command: str = "", *rest: str, seen: list[int]) -> int:
     """The exit code of a command, with its errors on standard error."""
+    name = f"neptune {command}" if command in COMMANDS else "neptune"
     try:
-        return _execute(command, rest)
+        code = _execute(command, rest)
+        return max(code, lost_output(name) or 0)
     except KeyboardInterrupt:
         return _interrupted(command)
-    except BrokenPipeError:  # the reader of a pipe had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except SystemExit:  # argparse, which printed a help or an error
+        lost = lost_output(name)
+        if lost is None:
+            raise
+        return lost
     except Exception as error:
         if seen:
             return _interrupted(command)
+        lost = lost_output(name, error) if isinstance(error, OSError) else None
+        if lost is not None:
+            return lost
         if os.environ.get("NEPTUNE_TRACEBACK"):
             raise
-        name = f"neptune {command}" if command in COMMANDS else "neptune"
         for entry in diagnostics.of_exception(error):
             prefix = "" if entry.loc else f"{name}: "
             print(f"{prefix}{entry}", file=sys.stderr)
@@ -131,6 +133,12 @@ def _interrupted(command: str) -> int:
 
 
 def _execute(command: str, arguments: Sequence[str]) -> int:
+    if command in ("", "-h", "--help"):
+        print(_overview())
+        return 0 if command else 2
+    if command == "--version":
+        print(f"neptune-mlir {__version__}")
+        return 0
     if command not in COMMANDS:
         hint = did_you_mean(command, COMMANDS, f"one of: {', '.join(COMMANDS)}")
         raise UsageError(f"no command '{command}'", hint=hint)
@@ -139,10 +147,11 @@ def _execute(command: str, arguments: Sequence[str]) -> int:
     complete = getattr(implementation, "complete", list)
     options, unknown = parser.parse_known_args(complete(arguments))
     if unknown:
-        near = did_you_mean(unknown[0].partition("=")[0], options_of(parser))
-        raise UsageError(
-            f"unknown argument '{unknown[0]}'", hint=near or f"neptune {command} --help"
-        )
+        word, known = unknown[0].partition("=")[0], options_of(parser)
+        near = did_you_mean(word, known, f"neptune {command} --help")
+        if word in known:
+            near = f"another action of it takes that: neptune {command} ACTION --help"
+        raise UsageError(f"unknown argument '{unknown[0]}'", hint=near)
     return int(implementation.execute(options))
 
 

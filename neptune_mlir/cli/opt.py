@@ -20,6 +20,7 @@ from typing import Any
 from neptune_mlir.cli import diagnostics, opt_help, reproducer
 from neptune_mlir.cli.diagnostics import Diagnostic
 from neptune_mlir.cli.opt_options import make_parser, unknown
+from neptune_mlir.cli.streams import lost_output, make_ready
 from neptune_mlir.driver.garbage import collected_rarely, left_at_the_end
 from neptune_mlir.errors import InputError, NeptuneError, UsageError
 
@@ -244,8 +245,10 @@ def _load_irdl(path: str) -> None:
 
 def _read(path: str) -> str | bytes:
     """A file, or what comes on stdin for "-": text, or bytecode as bytes. Raises InputError."""
+    from neptune_mlir.driver.inputs import read_stdin
+
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        data = read_stdin() if path == "-" else Path(path).read_bytes()
         return data if data.startswith(BYTECODE) else data.decode()
     except OSError as error:
         raise InputError(f"cannot open input file '{path}': {error.strerror}") from None
@@ -321,14 +324,12 @@ def _write(path: str, data: str | bytes) -> None:
         try:
             Path(path).write_bytes(raw)
         except OSError as error:
-            raise UsageError(f"cannot write '{path}': {error}") from None
+            raise UsageError(f"cannot write '{path}': {error.strerror}") from None
         return
-    with contextlib.suppress(BrokenPipeError):
-        if isinstance(data, str):
-            sys.stdout.write(data)
-        else:
-            sys.stdout.buffer.write(data)
-        sys.stdout.flush()
+    if isinstance(data, str):
+        sys.stdout.write(data)
+    else:
+        sys.stdout.buffer.write(data)
 
 
 def _from_files(arguments: Sequence[str]) -> list[str]:
@@ -346,6 +347,7 @@ def _from_files(arguments: Sequence[str]) -> list[str]:
 @collected_rarely()
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
+    make_ready()
     left_at_the_end()
     parser, given = make_parser(), list(sys.argv[1:] if argv is None else argv)
     try:
@@ -354,8 +356,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         answer = _answer(parser, options)
         if answer is not None:
             _write("-", answer + "\n")
-            return 0
-        return _run(options)
+            return lost_output("neptune-opt") or 0
+        return max(_run(options), lost_output("neptune-opt") or 0)
+    except OSError as error:
+        lost = lost_output("neptune-opt", error)
+        if lost is None:
+            raise
+        return lost
     except NeptuneError as error:
         for entry in diagnostics.of_exception(_named(error, parser, given)):
             print(f"neptune-opt: {entry}", file=sys.stderr)

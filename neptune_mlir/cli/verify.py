@@ -87,10 +87,11 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _describe(entry: dict[str, Any]) -> None:
+    z3 = ", ".join(f"{count} {verdict}" for verdict, count in entry.get("z3", {}).items())
     print(
         f"{', '.join(entry['reductions'])}: {entry['obligations']} obligations "
         f"{'proved' if entry['proved'] else 'NOT proved'}"
-        + (f" (z3: {entry['z3']})" if "z3" in entry else "")
+        + (f" (z3: {z3})" if z3 else "")
     )
     print(
         f"  {entry['runs']} runs on adversarial inputs, worst {entry['worst_ulps']:.1f} ulp "

@@ -51,10 +51,14 @@ def program_text(path: str | Path) -> str:
     path = Path(path)
     if path.suffix == ".onnx":
         return from_onnx(path)
-    data = path.read_bytes()
+    return text_of(path.read_bytes(), str(path))
+
+
+def text_of(data: bytes, name: str) -> str:
+    """The program in bytes of MLIR, as text. Raises as `program_text`."""
     if data.startswith(BYTECODE):
-        return from_bytecode(data, str(path))
-    return from_text(decoded(data, str(path)), str(path))
+        return from_bytecode(data, name)
+    return from_text(decoded(data, name), name)
 
 
 def decoded(data: bytes, name: str) -> str:

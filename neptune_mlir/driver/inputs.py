@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,9 @@ import numpy as np
 
 from neptune_mlir.algebra.numerics.float8 import float8_bits, float8_values
 from neptune_mlir.algebra.terms import FLOAT8, is_float
-from neptune_mlir.driver.foreign import from_text, program_text
+from neptune_mlir.driver.foreign import program_text, text_of
 from neptune_mlir.driver.kernel import Source
-from neptune_mlir.errors import InputError
+from neptune_mlir.errors import ArgumentError, InputError
 
 
 def read_source(path: str) -> Source:
@@ -24,11 +25,17 @@ def read_source(path: str) -> Source:
     """
     try:
         if path == "-":
-            return Source(from_text(sys.stdin.read(), "<stdin>"), "<stdin>")
+            return Source(text_of(read_stdin(), "<stdin>"), "<stdin>")
         return Source(program_text(path), path)
-    except (OSError, UnicodeDecodeError) as error:  # the latter: of stdin
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot read '{path}': {reason}") from None
+    except OSError as error:
+        raise InputError(f"cannot read '{path}': {error.strerror or error}") from None
+
+
+def read_stdin() -> bytes:
+    """What comes on standard input. Raises InputError where there is none."""
+    if sys.stdin is None:
+        raise InputError("standard input is closed", hint="name a file")
+    return sys.stdin.buffer.read()
 
 
 def load_inputs(path: str, arguments: Sequence[Any]) -> list[Any]:
@@ -40,7 +47,12 @@ def load_inputs(path: str, arguments: Sequence[Any]) -> list[Any]:
         with loaded as archive:
             missing = [f"arg{k}" for k in range(len(arguments)) if f"arg{k}" not in archive]
             if missing:
-                raise InputError(f"{path} has no {', '.join(missing)}")
+                takes = (f"arg{k}: {a.dtype}{list(a.shape)}" for k, a in enumerate(arguments))
+                raise InputError(
+                    f"{path} has no {', '.join(missing)}",
+                    hint=f"it has {', '.join(archive) or 'nothing'}; the program takes "
+                    f"{', '.join(takes).replace('None', '?')}",
+                )
             arrays = [archive[f"arg{k}"] for k in range(len(arguments))]
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror or error}") from None
@@ -59,11 +71,19 @@ def random_inputs(
 
     `known`: such extents, by argument and dimension.
     """
-    generator = np.random.default_rng(seed)
-    return [
-        _random(generator, argument, shape)
-        for argument, shape in zip(plan.arguments, shapes(plan, size, known or {}), strict=True)
-    ]
+    generator, made = np.random.default_rng(seed), list[Any]()
+    wanted = zip(plan.arguments, shapes(plan, size, known or {}), strict=True)
+    for k, (argument, shape) in enumerate(wanted):
+        try:
+            if math.prod(shape) > sys.maxsize // 8:
+                raise MemoryError
+            made.append(_random(generator, argument, shape))
+        except MemoryError:
+            raise ArgumentError(
+                f"argument {k} has shape {shape}, for which there is no memory here",
+                hint="a smaller --size, for extents that are known at run time",
+            ) from None
+    return made
 
 
 def shapes(plan: Any, size: int, known: Mapping[tuple[int, int], int]) -> list[list[int]]:

@@ -4,6 +4,7 @@ pass."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
@@ -11,6 +12,8 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir import bindings
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
+
+MOST_ELEMENTS = 1 << 60  # of 8 bytes: what 64-bit addresses reach
 
 
 def check_state(module: Any) -> None:
@@ -36,6 +39,11 @@ def check_signatures(module: Any) -> None:
             if isinstance(kind, bindings.ir.UnrankedTensorType):
                 hint = "give the tensor a rank, with ? for unknown extents"
                 raise InputError(f"{name} has no rank", loc=place, hint=hint)
+            if isinstance(kind, bindings.ir.RankedTensorType):
+                count = math.prod(n for n in kind.shape if n > 0)  # (a run-time extent is below)
+                if count > MOST_ELEMENTS:
+                    message = f"{name} has {count} elements, for which there are no addresses"
+                    raise InputError(message, loc=place, hint="smaller extents, or ? for them")
             element = str(getattr(kind, "element_type", kind))
             known = [e for e in ELEMENT_TYPES
                      if e != FLOAT8 or isinstance(kind, bindings.ir.ShapedType)]  # fmt: skip

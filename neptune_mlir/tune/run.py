@@ -104,7 +104,7 @@ def _device(worker: Worker) -> dict[str, Any]:
     found = worker.ask(PREPARE_TIMEOUT, do="device")
     if "failed" in found:
         raise UsageError(
-            f"no GPU to measure on: {found['failed']}",
+            f"no GPU to measure on: {found['failed'].partition('Error: ')[2] or found['failed']}",
             hint="'neptune tune build' works anywhere, 'neptune tune run' where a GPU is",
         )
     return found

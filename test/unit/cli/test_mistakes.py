@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What people get wrong on the command line: one line that names it, and never a traceback."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +94,46 @@ def test_inputs_are_an_npz_file(folder, capsys):
         assert code == 1 and f"'{name}' is no npz file" in printed and "pickle" not in printed
     np.save("one.npy", np.zeros(3))
     assert "is one array" in said(["run", "p.mlir", "--inputs", "one.npy"], capsys)[1]
+    np.savez("other.npz", x=np.zeros(3))
+    printed = said(["run", "p.mlir", "--inputs", "other.npz"], capsys)[1]
+    assert "no arg0" in printed and "it has x; the program takes arg0: f32[8, 8]" in printed
+
+
+def test_arrays_that_no_memory_holds(folder, capsys):
+    program = PROGRAM.replace("8x8xf32", "8x?xf32")
+    Path("q.mlir").write_text(program)
+    code, printed = said(["run", "q.mlir", "--size", "9" * 18], capsys)
+    assert code == 1 and f"argument 0 has shape [8, {'9' * 18}]" in printed and "hint" in printed
+    Path("q.mlir").write_text(program.replace("?", "9" * 18))
+    code, printed = said(["compile", "q.mlir"], capsys)
+    assert code == 1 and "q.mlir:2:17: error: argument 0 has 7" in printed and "hint" in printed
+
+
+def test_a_diagnostic_of_several_lines_has_one_place(folder, capsys):
+    Path("q.mlir").write_text(PROGRAM + PROGRAM)
+    code, printed = said(["compile", "q.mlir"], capsys)
+    assert code == 1 and printed.startswith("q.mlir:11:1: error: redefinition of symbol")
+    assert "q.mlir:2:1: note: see existing symbol" in printed
+
+
+@pytest.mark.parametrize("module", ["main", "opt"])
+def test_standard_output_that_takes_nothing(module):
+    command = [sys.executable, "-m", f"neptune_mlir.cli.{module}", "--help"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: cannot write to standard output: No space" in done.stderr.splitlines()[-1]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as read_no_more:
+        read_no_more.stdout.close()
+        assert read_no_more.stderr.read() == b""
+    assert read_no_more.returncode == 0
+
+
+def test_standard_input_that_is_no_program(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it where a shell closed it
+    for main_of, arguments in ((main.main, ["compile", "-"]), (opt.main, ["-"])):
+        assert main_of(arguments) == 1
+        assert "standard input is closed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
