@@ -102,7 +102,7 @@ class Solution:
         proofs: original name -> obligations of a final value that is more than a running one.
         steps: the derivation, for people.
         facts: what is known of the running values (hypotheses of the proofs).
-        empty_rows: whether it spells out rows that saw nothing (`algebra.empty`).
+        empty_rows: whether it spells out rows that saw nothing (`algebra.corrections.empty`).
     """
 
     running: tuple[Running, ...]

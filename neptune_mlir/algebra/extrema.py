@@ -15,12 +15,12 @@ from fractions import Fraction
 
 from neptune_mlir.algebra.chain import Chain, Correction
 from neptune_mlir.algebra.combiners import lookup
+from neptune_mlir.algebra.corrections.rescale import ratio
 from neptune_mlir.algebra.facts import has_ref
 from neptune_mlir.algebra.operators import order_of
 from neptune_mlir.algebra.poly import TooComplex, mono_mul, mono_term, to_term
 from neptune_mlir.algebra.proofs import proof
 from neptune_mlir.algebra.proofs.proof import acc, references
-from neptune_mlir.algebra.rescale import ratio
 from neptune_mlir.algebra.sums import move_unsafe, split_monomials
 from neptune_mlir.algebra.terms import COMPARISONS, Term, const, is_float, make, show
 

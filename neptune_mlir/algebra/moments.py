@@ -21,6 +21,7 @@ from fractions import Fraction
 from functools import reduce
 
 from neptune_mlir.algebra.chain import Chain, Correction
+from neptune_mlir.algebra.corrections.rescale import accumulate, ratio
 from neptune_mlir.algebra.facts import has_ref, kind
 from neptune_mlir.algebra.poly import (
     Mono,
@@ -34,7 +35,6 @@ from neptune_mlir.algebra.poly import (
 )
 from neptune_mlir.algebra.proofs import proof
 from neptune_mlir.algebra.proofs.proof import acc, at_time, new, old, references
-from neptune_mlir.algebra.rescale import accumulate, ratio
 from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute, walk
 
 ONE = Fraction(1)

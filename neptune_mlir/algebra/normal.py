@@ -84,6 +84,8 @@ class Normaliser:
         self.affine = affine
         self.dtype = "f32"  # in which atoms are spelled
         self._cache: dict[Term, Poly] = {}
+        self._indicators: dict[Term, Poly] = {}
+        self._spellings: dict[Term, Term] = {}
 
     def poly(self, t: Term) -> Poly:
         found = self._cache.get(t)
@@ -92,7 +94,8 @@ class Normaliser:
         return found
 
     def forget(self) -> None:
-        self._cache.clear()
+        for kept in (self._cache, self._indicators, self._spellings):
+            kept.clear()
 
     def equal(self, a: Term, b: Term, slack: Fraction | int = 0) -> bool:
         """Equal normal forms, up to `slack` relative to the largest coefficient."""
@@ -145,7 +148,12 @@ class Normaliser:
     def canonical(self, t: Term) -> Term:
         """An argument of an opaque operator, spelled in its own type: the chain may have another,
         and the operator's result is of the argument's."""
-        return to_term(self._inner(t), t.dtype) if is_float(t.dtype) else t
+        if not is_float(t.dtype):
+            return t
+        found = self._spellings.get(t)
+        if found is None:
+            found = self._spellings[t] = to_term(self._inner(t), t.dtype)
+        return found
 
     def _opaque(self, t: Term) -> Poly:
         return atom(term(t.op, [self.canonical(a) for a in t.args], None, t.dtype))
@@ -386,6 +394,13 @@ class Normaliser:
 
     def indicator(self, c: Term) -> Poly:
         """The polynomial that is 1 where the condition holds and 0 where it does not."""
+        # (a selection asks three times, and each in a condition of another one again)
+        found = self._indicators.get(c)
+        if found is None:
+            found = self._indicators[c] = self._indicator(c)
+        return found
+
+    def _indicator(self, c: Term) -> Poly:
         one = constant(1)
         match c.op:
             case "const":

@@ -19,9 +19,9 @@ from neptune_mlir.algebra.chain import (
     Solution,
     Unsolvable,
 )
+from neptune_mlir.algebra.corrections.eager import solve_eager
+from neptune_mlir.algebra.corrections.empty import exact_when_empty
 from neptune_mlir.algebra.deferral import defer
-from neptune_mlir.algebra.eager import solve_eager
-from neptune_mlir.algebra.empty import exact_when_empty
 from neptune_mlir.algebra.extrema import solve_extremum
 from neptune_mlir.algebra.facts import Facts, has_ref
 from neptune_mlir.algebra.growth import Ranges

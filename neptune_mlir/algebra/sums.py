@@ -20,6 +20,7 @@ from fractions import Fraction
 from functools import reduce
 
 from neptune_mlir.algebra.chain import Chain
+from neptune_mlir.algebra.corrections.rescale import accumulate, safe
 from neptune_mlir.algebra.deferral import Split, split_in_range
 from neptune_mlir.algebra.facts import has_ref, kind
 from neptune_mlir.algebra.moments import mean_of, moments
@@ -40,7 +41,6 @@ from neptune_mlir.algebra.poly import (
     to_term,
 )
 from neptune_mlir.algebra.proofs.proof import acc
-from neptune_mlir.algebra.rescale import accumulate, safe
 from neptune_mlir.algebra.terms import Term, const, make, show, walk
 
 

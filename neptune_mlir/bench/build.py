@@ -49,15 +49,20 @@ def build(
     Args:
         variants: further candidates, `LABEL=NAME:NUMBER;...`: the product with one option or a
             few changed. Names are those of knobs (`neptune compile --knob`), and `schedule`.
+        only: a part of the names of programs.
         profile: with clock samples, in files of their own.
+
+    Raises:
+        UsageError: no program has such a name.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    failed = 0
+    failed, chosen = 0, False
     codes: dict[str, bytes] = {}
     for label, settings in [("neptune", {}), *map(parse_variant, variants)]:
         for name, program, spec, save in programs(suites, dtypes, folder):
             if only not in name or (spec["kind"] == "zoo" and label != "neptune"):
                 continue
+            chosen = True
             stem = name if label == "neptune" else f"{name}-{label}"
             stem += "-profile" if profile else ""
             with clock_samples.recording() if profile else nullcontext():
@@ -72,6 +77,8 @@ def build(
             bundle.facts["bench"] = {**spec, "label": label, "profile": profile}
             (folder / f"{stem}.bundle").write_bytes(bundle.to_bytes())
             save(folder / f"{stem}.npz")
+    if not chosen:
+        raise UsageError(f"no program of {', '.join(suites)} has '{only}' in its name")
     return failed
 
 

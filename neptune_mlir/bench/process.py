@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +15,11 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = (sys.executable, "-m", "neptune_mlir.bench.worker")
+
+
+def message_of(failed: str) -> str:
+    """What an answer's `failed` says, without the name of the exception."""
+    return re.sub(r"^\w+(Error|Exception): ", "", failed)
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> int:

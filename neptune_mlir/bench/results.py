@@ -114,7 +114,8 @@ def read(
         found: dict[str, Any] = json.loads(path.read_text())
         missing = [k for k in fields if k not in found]
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"cannot read '{path}': {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read '{path}': {reason}") from None
     if missing:
         raise InputError(f"'{path}' holds no measurement: it has no '{missing[0]}'")
     for row in found["rows"]:

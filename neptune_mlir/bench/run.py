@@ -20,7 +20,7 @@ from neptune_mlir.bench import figures, peers, results
 from neptune_mlir.bench.check import TOLERANCE
 from neptune_mlir.bench.clocks import Clocks
 from neptune_mlir.bench.problem import Problem, problem_of
-from neptune_mlir.bench.process import COMMAND, Worker
+from neptune_mlir.bench.process import COMMAND, Worker, message_of
 from neptune_mlir.bench.rows import Rows
 from neptune_mlir.errors import UsageError
 from neptune_mlir.runtime.bundle import Bundle
@@ -154,7 +154,7 @@ class Conductor:
         """
         device = self.worker("limits").ask(TIMEOUT, do="device", device=self.device)
         if "failed" in device:
-            raise UsageError(f"no device to measure on: {device['failed']}")
+            raise UsageError(f"no device to measure on: {message_of(device['failed'])}")
         found: dict[str, Any] = before or {"device": device, "rounds": self.options.rounds,
                                            "limits": [], "rows": []}  # fmt: skip
         if found["device"] != device:

@@ -102,7 +102,8 @@ def _profile(path: str | None) -> list[dict[str, Any]]:
     try:
         rows = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read '{path}': {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read '{path}': {reason}") from None
     if not isinstance(rows, list) or not all("roles" in row for row in rows):
         hint = "write one with `neptune bench run DIR --profile --json FILE`"
         raise InputError(f"'{path}' holds no profile", hint=hint)

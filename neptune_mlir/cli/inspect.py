@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from neptune_mlir.cli.wording import Wording
 from neptune_mlir.errors import InputError, ToolError
 from neptune_mlir.runtime.bundle import ABI, Bundle
 from neptune_mlir.runtime.paths import condition
-from neptune_mlir.runtime.plan import Plan, describe
+from neptune_mlir.runtime.plan import Expression, Plan, describe
 from neptune_mlir.targets.findings import ProgramFinding
 from neptune_mlir.targets.tuned import Entry
 
@@ -65,25 +66,39 @@ def report(bundle: Bundle) -> Iterator[str]:
             yield f"tuned for {choice.chip}, from {choice.start} on: {choice.choice}"
         yield "made with " + ", ".join(f"{name} {v}" for name, v in made["tools"].items())
     yield ""
-    yield from _plan(bundle.plan, bundle.facts.get("alignment", ()))
     names = [argument.name for argument in bundle.plan.arguments]
+    alignment, wording = bundle.facts.get("alignment", ()), Wording(_expressions(bundle), names)
+    yield from _plan(bundle.plan, alignment, wording)
     for variant in bundle.facts.get("variants", ()):
         yield ""
-        yield f"variant where {describe(variant['when'], names)}: {variant['size']} bytes"
-        yield from _launches(bundle.plan_of(variant))
+        case = wording.say(variant["when"])
+        yield from wording.definitions()
+        yield f"variant where {case}: {variant['size']} bytes"
+        yield from _launches(bundle.plan_of(variant), wording)
     for image in bundle.facts.get("images", ()):
         yield ""
         case = ""
         if "when" in image:
-            case = f" where {condition(image, names, bundle.facts.get('alignment', ()))}"
+            said = image | {"when": wording.short(image["when"])}
+            case = f" where {condition(said, wording.names, alignment)}"
+            yield from wording.definitions()
         yield f"{image['target']}{case}: {image['size']} bytes, {', '.join(image['tools'])}"
         if "plan" in image:
-            yield from _launches(bundle.plan_of(image))
+            yield from _launches(bundle.plan_of(image), wording)
         yield from _table(image["kernels"])
         yield from (f"  note: {note}" for note in image["notes"])
 
 
-def _plan(plan: Plan, alignment: Any) -> Iterator[str]:
+def _expressions(bundle: Bundle) -> Iterator[Expression]:
+    """What `report` says in words of the calls that code is for, and of its launches."""
+    parts = [*bundle.facts.get("variants", ()), *bundle.facts.get("images", ())]
+    yield from (part["when"] for part in parts if "when" in part)
+    for plan in (bundle.plan, *(bundle.plan_of(part) for part in parts if "plan" in part)):
+        yield from (e for launch in plan.launches for e in launch.grid)
+        yield from (e for buffer in plan.buffers for e in buffer.shape)
+
+
+def _plan(plan: Plan, alignment: Any, wording: Wording) -> Iterator[str]:
     yield plan.entry
     units = {tuple(place): unit for *place, unit in alignment}
     names = [argument.name for argument in plan.arguments]
@@ -107,15 +122,16 @@ def _plan(plan: Plan, alignment: Any) -> Iterator[str]:
     made = {tuple(reference) for reference in plan.results}
     for k, buffer in enumerate(plan.buffers):
         if buffer.of is None and ("buffer", k) not in made:
-            shape = ", ".join(describe(e, names) for e in buffer.shape)
+            shape = ", ".join(wording.say(e) for e in buffer.shape)
+            yield from wording.definitions()
             yield f"  needs {buffer.dtype} [{shape}] of workspace"
-    yield from _launches(plan)
+    yield from _launches(plan, wording)
 
 
-def _launches(plan: Plan) -> Iterator[str]:
-    names = [argument.name for argument in plan.arguments]
+def _launches(plan: Plan, wording: Wording) -> Iterator[str]:
     for launch in plan.launches:
-        grid = " x ".join(describe(e, names) for e in launch.grid)
+        grid = " x ".join(wording.say(e) for e in launch.grid)
+        yield from wording.definitions()
         yield f"  launches {launch.kernel} on {grid or 1}"
 
 

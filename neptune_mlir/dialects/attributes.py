@@ -193,7 +193,7 @@ TILE = Attribute(
     ),
     readers=(
         "analysis.tile_axes", "dialects.verify", "driver.explain", "driver.page.costs",
-        "driver.page.tiles", "pipelines.cases", "pipelines.long_streams",
+        "driver.page.tiles", "pipelines.cases", "pipelines.long_streams", "pipelines.paired",
         "pipelines.program_lengths", "pipelines.short_calls", "transforms.fusion.privatize",
         "transforms.schedule.cut_rows", "transforms.schedule.like_tiles",
         "transforms.schedule.tile", "transforms.tiling.lower_to_tiles",

@@ -31,6 +31,7 @@ _ODD = re.compile(
     r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier|composite"
     r"|get_dimension_size|dynamic_update_slice)\b"
     r"|\bchlo\.top_k\b"
+    r"|across dimensions = \[\]"
     r"|\btensor<(\d+x)*0x"
 )
 # a function's line: its name, its results, what may follow them

@@ -5,13 +5,14 @@ as channels and back, integers with scales and shifted, sequences turned round."
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
 
-from neptune_mlir.driver.onnx_sampling import sampled
+from neptune_mlir.driver.onnx_sampling import grid, sampled
 from neptune_mlir.errors import InputError
 
 # what counts of a scale are held in
@@ -327,6 +328,8 @@ def _largest_and_places(
         )  # fmt: skip
     extents = shape[2:]
     pads = given.get("pads", [0] * 2 * len(extents))
+    if any(n != 1 for n in given.get("dilations", ())):
+        return _largest_of_gaps(w, x, extents, pads, given)
     own = {k: v for k, v in given.items() if k not in ("pads", "auto_pad", "storage_order")}
     best, place = f"{w.place}:largest", f"{w.place}:place"
     source = _padded(w, x, pads, -np.inf)
@@ -343,6 +346,43 @@ def _largest_and_places(
         found = w.op("Add", found, w.op("Mul", here, w.constant(steps[axis])))
         place = rest
     return [best, found]
+
+
+def _largest_of_gaps(
+    w: Any, x: str, extents: Sequence[int], pads: Sequence[int], given: Mapping[str, Any]
+) -> Sequence[str]:
+    """Of windows with gaps, one element of each window after the other: torch-mlir has no places
+    of these."""
+    rank = len(extents)
+    sizes, gaps = given["kernel_shape"], given["dilations"]
+    strides = given.get("strides", [1] * rank)
+    before, up = pads[:rank], bool(given.get("ceil_mode"))
+    counts, ends = [], []
+    for k in range(rank):
+        reach = gaps[k] * (sizes[k] - 1) + 1
+        rest = extents[k] + pads[k] + pads[k + rank] - reach
+        counts.append((rest + up * (strides[k] - 1)) // strides[k] + 1)
+        whole = (counts[k] - 1) * strides[k] + reach
+        ends.append(max(pads[k + rank], whole - extents[k] - pads[k]))
+    wide, axes = _padded(w, x, [*before, *ends], -np.inf), w.constant([*range(2, rank + 2)])
+    steps = [int(prod(extents[k + 1 :])) for k in range(rank)]
+    if given.get("storage_order"):
+        steps = [int(prod(extents[:k])) for k in range(rank)]
+    best = found = ""
+    for offset in product(*map(range, sizes)):
+        first = [g * o for g, o in zip(gaps, offset, strict=True)]
+        stop = [f + (n - 1) * s + 1 for f, n, s in zip(first, counts, strides, strict=True)]
+        here = w.op("Slice", wide, w.constant(first), w.constant(stop), axes, w.constant(strides))
+        at = [(f - p + s * np.arange(n)).clip(0, e - 1) * step for f, p, s, n, e, step in zip(
+            first, before, strides, counts, extents, steps, strict=True)]  # fmt: skip
+        place = w.constant(sum(np.ix_(*at)))
+        if not best:
+            best, found = here, place
+            continue
+        larger = w.op("Greater", here, best)
+        best, found = w.op("Where", larger, here, best), w.op("Where", larger, place, found)
+    images = np.arange(prod(w.shape(x)[:2])).reshape(*w.shape(x)[:2], *[1] * rank)
+    return [best, w.op("Add", found, w.constant(images * prod(extents)))]
 
 
 def _turned_sequences(
@@ -417,6 +457,7 @@ CORRECTED: dict[
     "DepthToSpace": _depth_to_space, "SpaceToDepth": _space_to_depth,
     "DequantizeLinear": _dequantised, "QuantizeLinear": _quantised,
     "QLinearMatMul": _quantised_product, "GridSample": sampled,
+    "AffineGrid": grid,
     "LRN": _normalised_across, "QLinearConv": _quantised_convolution,
     "AveragePool": _mean_of_windows, "MaxPool": _largest_and_places,
     "LpPool": _norms_of_windows, "Max": _ordered("Greater"), "Min": _ordered("Less"),

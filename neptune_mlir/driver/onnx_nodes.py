@@ -9,7 +9,7 @@ ONNX itself defines them by.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -136,13 +136,15 @@ class _Nodes:
         types: element type and extents (None: not known) of values.
         version: of the operator set.
         lengths: names of extents that are not known, "" where they have none.
+        held: constants.
     """
 
     def __init__(
         self, types: dict[str, tuple[int, list[int | None]]], version: int,
-        lengths: dict[str, list[str]],
+        lengths: dict[str, list[str]], held: Mapping[str, Any],
     ):  # fmt: skip
         self.types = types
+        self.held = held
         self.version = version
         self.lengths = lengths
         self.nodes: list[NodeProto] = []
@@ -209,7 +211,8 @@ def simplified(model: ModelProto) -> ModelProto:
     """The model with every node that `_WAYS` has written out as plain nodes."""
     if not any((n.domain, n.op_type) in _WAYS for n in model.graph.node):
         return model
-    writer = _Nodes(_types(model), _set_version(model), _lengths(model))
+    held = {x.name: x for x in model.graph.initializer}
+    writer = _Nodes(_types(model), _set_version(model), _lengths(model), held)
     for node in model.graph.node:
         writer.place, writer.results = node.name, len([*filter(None, node.output)])
         before = len(writer.nodes)

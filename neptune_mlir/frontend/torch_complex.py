@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 WHOLE = 128  # elements that a transform sums up at once; more are rows of rows, where they divide
-MOVES = "roll", "unfold", "tril", "triu", "unbind", "im2col"  # of which torch has no rule
+# of which torch has no rule
+MOVES = "roll", "unfold", "tril", "triu", "unbind", "im2col", "lift_fresh_copy"
 
 
 def take_apart(torch: Any, exported: Any) -> None:

@@ -26,6 +26,7 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
     for name, sign in (("max", 1), ("min", -1)):
         table |= {
             f"{name}imum.default": functools.partial(_extremum, torch, sign),
+            f"f{name}.default": functools.partial(_extremum_of_numbers, torch, sign),
             f"arg{name}.default": functools.partial(_place, torch, sign),
             f"{name}.dim": functools.partial(_value_and_place, torch, sign),
         }
@@ -47,6 +48,12 @@ def _extremum(torch: Any, sign: int, x: Any, y: Any) -> Any:
     if not x.is_floating_point():
         return NotImplemented
     return torch.where((x > y if sign > 0 else x < y) | (x != x), x, y)
+
+
+def _extremum_of_numbers(torch: Any, sign: int, x: Any, y: Any) -> Any:
+    """Of two: the other where one of them is NaN. (torch-mlir wants both of one shape.)"""
+    x, y = (t.to(torch.result_type(x, y)) for t in (x, y))
+    return torch.where((x >= y if sign > 0 else x <= y) | (y != y), x, y)
 
 
 def _clamp(torch: Any, x: Any, least: Any = None, most: Any = None) -> Any:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from neptune_mlir.frontend import torch_loops
+from neptune_mlir.frontend import torch_groups, torch_loops
 
 
 def instead(torch: Any) -> Any:
@@ -22,7 +22,7 @@ def instead(torch: Any) -> Any:
         torch.cov: _covariance, torch.Tensor.cov: _covariance,
         torch.corrcoef: _correlation, torch.Tensor.corrcoef: _correlation,
         getattr(torch.nn.functional, "linear_cross_entropy", None): _linear_cross_entropy,
-        **torch_loops.functions(torch),
+        **torch_groups.functions(torch), **torch_loops.functions(torch),
     }  # fmt: skip
 
     class Instead(torch.overrides.TorchFunctionMode):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import InputError
-from neptune_mlir.frontend import torch_complex, torch_narrow
+from neptune_mlir.frontend import torch_complex, torch_integers, torch_narrow
 from neptune_mlir.frontend.torch_ops import decompositions
 
 _WRAPPER = "neptune_mlir/frontend/from_torch.py"  # whose module calls what is imported
@@ -29,6 +29,7 @@ def prepare(torch: Any, exported: Any) -> Any:
         _refuse_shapes_of_data(torch, graph)
         _refuse_determinants(graph)
         torch_narrow.saturate(torch, graph, line_of_node)
+        torch_integers.compute_wide(torch, graph)
         _compare_with_itself(torch, graph)
         _compute_no_empty(torch, graph)
         _give_dimensions(torch, graph)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.frontend import torch_extrema, torch_scatters, torch_special
+from neptune_mlir.frontend import torch_extrema, torch_groups, torch_scatters, torch_special
 from neptune_mlir.ir.bindings import TORCH_MLIR
 
 # coefficients of cosines that a window is made of
@@ -37,16 +37,17 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("logcumsumexp.default", functools.partial(_logcumsumexp, torch)),
         ("cumprod.default", _product_so_far),
         ("avg_pool2d.default", functools.partial(_pooled, torch)),
-        ("max_pool2d_with_indices.default", lambda x, *options: (
-            NotImplemented if x.dim() == 4 else tuple(
-                found.squeeze(0)  # of an image alone
-                for found in aten.max_pool2d_with_indices(x.unsqueeze(0), *options)))),
+        ("max_pool2d_with_indices.default", functools.partial(_largest_of_image, torch)),
         ("searchsorted.Tensor", functools.partial(_sorted_place, torch)),
         ("sort.stable", lambda x, *, stable=None, dim=-1, descending=False: (
             x.sort(dim, descending))),  # as each is
         ("embedding_bag.padding_idx", functools.partial(_bags, torch)),
         ("_cdist_forward.default", _distances),
         ("gelu.default", functools.partial(_gelu, torch)),
+        ("neg.default", _negative),
+        ("elu.default", functools.partial(_elu, torch)),
+        ("rrelu_with_noise_functional.default", functools.partial(_leaky, torch)),
+        ("trunc.default", functools.partial(_towards_0, torch)),
         ("constant_pad_nd.default", functools.partial(_padded, torch)),
         ("isfinite.default", lambda x: x.abs() < math.inf if x.is_floating_point() else x == x),
         ("isclose.default", _close),
@@ -65,7 +66,7 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("hypot.default", functools.partial(_hypotenuse, torch)),
         ("pow.Tensor_Tensor", functools.partial(_power, torch)),
         ("pow.Scalar", functools.partial(_power, torch)),
-        ("pow.Tensor_Scalar", _root),
+        ("pow.Tensor_Scalar", functools.partial(_power_of_number, torch)),
         *((f"{name}_mode", functools.partial(_whole_quotient, torch))
           for name in ("div.Tensor", "div.Scalar")),
         ("floor_divide.default", lambda x, y: _whole_quotient(torch, x, y, rounding_mode="floor")),
@@ -75,7 +76,7 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
     for name, function in ours:
         packet, _, overload = name.partition(".")
         table[getattr(getattr(aten, packet), overload)] = _laid_out(torch, function)
-    return table
+    return table | dict(torch_groups.decompositions(torch))
 
 
 def _laid_out(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -213,6 +214,42 @@ def _gelu(torch: Any, x: Any, *, approximate: str = "none") -> Any:
     return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
 
 
+def _elu(torch: Any, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    """torch-mlir takes 1 from exponentials, which loses the digits of small numbers."""
+    if not x.is_floating_point():
+        return NotImplemented
+    wide = _wide(x)
+    below = torch.expm1(wide * input_scale) * (alpha * scale)
+    return torch.where(wide > 0, wide * scale, below).to(x.dtype)
+
+
+def _negative(x: Any) -> Any:
+    """torch-mlir has that of integers by way of float32."""
+    return NotImplemented if x.is_floating_point() or x.is_complex() else 0 - x
+
+
+def _towards_0(torch: Any, x: Any) -> Any:
+    """With the sign of x, where it becomes 0."""
+    return torch.copysign(x.abs().floor(), x) if x.is_floating_point() else NotImplemented
+
+
+def _largest_of_image(torch: Any, x: Any, *options: Any) -> Any:
+    if x.dim() == 4:
+        return NotImplemented
+    found = torch.ops.aten.max_pool2d_with_indices(x.unsqueeze(0), *options)
+    return tuple(result.squeeze(0) for result in found)
+
+
+def _leaky(
+    torch: Any, x: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3,
+    training: bool = False, generator: Any = None,
+) -> Any:  # fmt: skip
+    """With the mean slope where no slope is drawn."""
+    if training:
+        return NotImplemented
+    return torch.where(x < 0, x * ((lower + upper) / 2), x), noise
+
+
 def _padded(torch: Any, x: Any, pad: Sequence[int], value: float = 0) -> Any:
     """Slices where less than nothing is added: torch-mlir pads by the sum of both sides."""
     if not all(isinstance(n, int) for n in pad) or all(n >= 0 for n in pad):
@@ -314,14 +351,15 @@ def _sorted_place(
     torch: Any, rows: Any, x: Any, *, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Any = None,
 ) -> Any:  # fmt: skip
-    """How many numbers of a row are below x, or not above: torch-mlir knows one row alone."""
+    """How many numbers of a row are below x, or not above; a NaN is above all. torch-mlir knows one
+    row alone."""
     if sorter is not None:
         rows = rows.gather(-1, sorter)
     upto = right if side is None else side == "right"
     rows, x = rows.unsqueeze(-2), x.unsqueeze(-1)
     if rows.dim() < x.dim():  # one row for all
         rows = rows.reshape([1] * (x.dim() - 1) + [rows.shape[-1]])
-    seen = rows <= x if upto else rows < x
+    seen = ~(rows > x) if upto else ~(rows >= x)
     return seen.sum(-1).to(torch.int32 if out_int32 else torch.int64)
 
 
@@ -337,11 +375,23 @@ def _power(torch: Any, base: Any, exponent: Any) -> Any:
     return torch.pow(base.to(dtype) if hasattr(base, "to") else base, exponent.to(dtype))
 
 
-def _root(x: Any, exponent: Any) -> Any:
-    """A root as torch's own: a power of -inf is inf, and its root NaN."""
-    if exponent not in (0.5, -0.5) or not x.is_floating_point():
+def _power_of_number(torch: Any, x: Any, exponent: Any) -> Any:
+    """A root as torch's own: a power of -inf is inf, and its root NaN. Powers of integers by
+    products, as torch-mlir knows those of floats alone."""
+    dtype = torch.result_type(x, exponent)
+    if x.is_floating_point():
+        if exponent not in (0.5, -0.5):
+            return NotImplemented
+        return x.sqrt() if exponent > 0 else x.rsqrt()
+    if dtype.is_floating_point:
+        return torch.pow(x.to(dtype), exponent)
+    if dtype is torch.bool or exponent < 0 or x.is_complex():
         return NotImplemented
-    return x.sqrt() if exponent > 0 else x.rsqrt()
+    made, square = torch.ones_like(x), x
+    for bit in bin(int(exponent))[:1:-1]:
+        made = made * square if bit == "1" else made
+        square = square * square
+    return made
 
 
 def _rest(torch: Any, x: Any, y: Any) -> Any:
@@ -350,14 +400,15 @@ def _rest(torch: Any, x: Any, y: Any) -> Any:
     if not dtype.is_floating_point:
         return NotImplemented
     x, y = _wide(x.to(dtype)), _wide(y.to(dtype))
-    rest = torch.remainder(x.abs(), y.abs())
-    return torch.where(x < 0, -rest, rest).to(dtype)
+    return torch.copysign(torch.remainder(x.abs(), y.abs()), x).to(dtype)
 
 
 def _whole_quotient(torch: Any, x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     """How often y is in x, by the remainder, as torch's own: 1 / 0.1 rounds to 10, and 0.1 is nine
     times in 1."""
     dtype = torch.result_type(x, y)
+    if rounding_mode == "floor" and not dtype.is_floating_point and dtype is not torch.bool:
+        return _whole_quotient_of_integers(torch, x, y)
     if rounding_mode != "floor" or not dtype.is_floating_point:
         return NotImplemented
     x = _wide(x.to(dtype))
@@ -370,6 +421,12 @@ def _whole_quotient(torch: Any, x: Any, y: Any, *, rounding_mode: str | None = N
     quotient = x / y
     whole = torch.where(near != 0, whole, quotient * 0)
     return torch.where(y != 0, whole, quotient).to(dtype)
+
+
+def _whole_quotient_of_integers(torch: Any, x: Any, y: Any) -> Any:
+    """By the quotient towards 0, which torch-mlir has in integers: it floors one of floats."""
+    quotient = torch.div(x, y, rounding_mode="trunc")
+    return quotient - ((x - quotient * y != 0) & ((x < 0) != (y < 0))).to(quotient.dtype)
 
 
 def _integer_power(torch: Any, base: Any, exponent: Any) -> Any:

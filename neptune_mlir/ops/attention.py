@@ -186,8 +186,10 @@ def check_options(
         raise UsageError(f"attention on {dtype}", hint="dtype is f16, bf16, f32 or f64")
     if not isinstance(window, int | str | None):
         raise UsageError(f"window is {window!r}", hint="an int, or the name of an argument")
-    if softcap is not None and not softcap > 0:
-        raise UsageError(f"softcap is {softcap}", hint="over 0, or None for no cap")
+    if isinstance(window, int) and window < 0:
+        raise UsageError(f"window is {window}", hint="0 or more; 1: a query sees itself")
+    if softcap is not None and not (isinstance(softcap, int | float) and softcap > 0):
+        raise UsageError(f"softcap is {softcap!r}", hint="over 0, or None for no cap")
     if align not in ("end", "start"):
         raise UsageError(f"align is '{align}'", hint="'end' or 'start'")
 

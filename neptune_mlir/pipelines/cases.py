@@ -64,6 +64,7 @@ SMALL = 16  # rows of the smallest product
 SMALL_TILE = 64  # points of a stream
 MERGED = (128, 64, 32, 16)  # rows of tiles of merged rows: each holds all rows of some calls
 LINE = 128  # bytes of memory that come at once
+NARROW = LINE + LINE // 4  # bytes of rows, up to which a warp alone keeps up (measured on an H200)
 TALL = 192  # rows of those that hold all where MERGED[0] do not: three groups share what they load
 TALL_POINTS = 80  # of the stream that their tiles have at least (measured on an H200)
 PORTABLE = 64  # of these, the most that programs have which warps cannot share
@@ -130,6 +131,13 @@ class Case:
         return int(number) if name == "rows" else NO_PRODUCTS
 
     @property
+    def pairs(self) -> int:
+        """Of programs that bring tiles for each other: the variable of the grid in which these
+        differ, from the last one; 0: programs are alone."""
+        name, _, number = self.knob.partition(":")
+        return int(number) if name == "pairs" else 0
+
+    @property
     def is_few(self) -> bool:
         """Whether it is one of the way's own for launches of few programs (`Way.few`)."""
         return not self.schedule and self.condition is None and self.visited is None
@@ -188,13 +196,13 @@ def short_parts(module: Any) -> tuple[Case, ...]:
     return (Case(PLAIN_TILES, ["or", ["le", parts, 2], ["and", rows, streamed]]),)
 
 
-def few_tiles(module: Any, few: str = "") -> tuple[Case, ...]:
+def few_tiles(module: Any, few: Sequence[str] = ()) -> tuple[Case, ...]:
     """Calls whose programs visit few tiles, of a fused program that would look for live ones
-    before; `few`: a knob for launches of few programs."""
+    before; `few`: knobs for launches of few programs, and for short streams."""
     most = visited(module)
     if most is None or not looks_at_data(streams(module)[0]):
         return ()
-    knobs = (VISIT_ALL, f"{VISIT_ALL};{few}") if few else (VISIT_ALL,)
+    knobs = (VISIT_ALL, *(f"{VISIT_ALL};{knob}" for knob in few))
     return tuple(Case(knob, visited=most) for knob in knobs)
 
 
@@ -364,7 +372,7 @@ def yielding(cases: Sequence[Case], row_bytes: Collection[int]) -> tuple[Case, .
     tiles between are worth it.
     """
     lines = all(n % LINE == 0 and n <= 2 * LINE for n in row_bytes)
-    narrow = all(n <= LINE for n in row_bytes)
+    narrow = all(n <= NARROW for n in row_bytes)
     found = []
     for case in cases:
         between = case.merged and SMALL < case.rows < PORTABLE

@@ -14,6 +14,7 @@ from neptune_mlir.pipelines.cases import (
     MERGED,
     PORTABLE,
     SMALL,
+    SMALL_TILE,
     WHOLE_TOO,
     Case,
 )
@@ -40,6 +41,7 @@ from neptune_mlir.transforms.tiling.lower_to_tiles import FEWER
 
 FEW_POINTS = 256  # of a stream that is in one chunk, or nearly, wherever it is cut
 TALL_TILES = 7, 10  # of the largest, where three groups of warps are worth theirs (measured)
+ALONE = 3, 4  # of the time of two groups that one alone has to take (measured on an H200)
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 NEVER = 1 << 62  # cycles: a kernel that does not serve a call
 FEW_SMALL = 2  # multiprocessors at least for each small tile of a product (measured on an H200)
@@ -56,9 +58,10 @@ def _if_long(case: Case, rule: Expression) -> Expression:
 def _time(case: Case, shape: Shape, choice: Choice, programs: Expression) -> Expression:
     """What so many programs take of a call, by how long they are."""
     if case.each is None:
-        return launch_cycles(shape, choice, programs)
+        return launch_cycles(shape, choice, programs, paired=case.pairs > 0)
     points, mean = (of(choice.rows, choice.stream) for of in (case.each.points, case.each.mean))
-    return launch_cycles(shape, choice, programs, points, case.each.even, mean)
+    paired = case.pairs > 0
+    return launch_cycles(shape, choice, programs, points, case.each.even, mean, paired)
 
 
 def _of_merged(case: Case) -> ProgramLengths | None:
@@ -105,10 +108,14 @@ class Conditions:
             as_many = ["and", ["le", case.given, chunks], ["le", chunks, case.given]]
             return None if counted is None else ["and", counted, as_many]
         if case.visited is not None and not case.merged:
-            short: Expression = ["le", visits_of(case.visited, variant), WORTH]
+            visits = visits_of(case.visited, variant)
+            if case.blocks > 1:  # for streams of one tile
+                visits = ["ceildiv", visits, case.blocks]
+                visits = ["select", ["le", case.visited, 1], visits, NEVER]
+            short: Expression = ["le", visits, WORTH]
             if self._one_row is not None:  # whose kernels in front take less than a round of tiles
                 short = ["select", self._one_row, 0, short]
-            own = case.knob == VISIT_ALL
+            own = case.knob == VISIT_ALL or case.blocks > 1
             return short if own else ["and", short, few(case, self._plan, variant)]
         if not case.schedule or case.exact:
             if not case.schedule:
@@ -159,7 +166,9 @@ class Conditions:
             left = ["or", left, ["and", ["lt", ["multiprocessors"], count], is_idle(count)]]
         if case.length is not None:  # a program takes about as long as it waits
             at_once = ["le", tiles, ["mul", SHORT_ROUNDS[SMALL], ["multiprocessors"]]]
-            left = ["or", left, ["and", ["le", case.length, ONE_TILE], at_once]]
+            each = _of_merged(case) if case.merged else None
+            points = case.length if each is None else each.points(case.rows, SMALL_TILE)
+            left = ["or", left, ["and", ["le", points, ONE_TILE], at_once]]
         return ["and", rule, left]
 
     def _if_not_short(self, case: Case, rule: Any) -> Any:
@@ -299,7 +308,31 @@ class Conditions:
         large = case.rows >= PORTABLE
         busy = case.wide and largest == whole
         fits = ["and", fits, rule] if busy else fits
-        return case.condition or (self._if_no_later(case, tiles, fits) if large else fits)
+        if not large:
+            return case.condition or fits
+        fits = self._or_alone_sooner(case, tiles, fits)
+        return case.condition or self._if_no_later(case, tiles, fits)
+
+    def _or_alone_sooner(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
+        """Beside the calls of a `rule` for smaller tiles of merged rows, those of the largest in
+        which as many smaller ones as hold all rows, with a multiprocessor each, are over sooner:
+        these stream twice as much, of what few programs read."""
+        each = _of_merged(case)
+        if case.rows >= MERGED[0] or not case.tiles or each is None or self._largest is None:
+            return rule
+        largest, taken = self._largest
+        own, tall = (
+            self._merged_time(replace(case, knob=f"rows:{n}"), count)
+            for n, count in ((case.rows, tiles), (MERGED[0], largest))
+        )
+        tall = ["min", tall, self._joined_time(replace(case, knob=f"rows:{MERGED[0]}"), largest)]
+        less, more = ALONE
+        sooner: Expression = ["le", ["mul", more, own], ["mul", less, tall]]
+        sooner = ["and", ["le", tiles, ["multiprocessors"]], sooner]
+        shape, _ = case.tiles[1]
+        if shape.triangle or shape.marks:
+            sooner = ["and", each.even, sooner]
+        return ["or", rule, ["and", taken, sooner]]
 
     def _if_sooner_joined(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Of the calls of a `rule`, those for which chunks of so many tiles of merged rows, a
@@ -307,14 +340,21 @@ class Conditions:
         each = _of_merged(case)
         if not case.tiles or each is None or self._least is None:
             return rule
+        return ["and", rule, ["le", self._joined_time(case, tiles), self._least]]
+
+    def _joined_time(self, case: Case, tiles: Expression, chunks: Expression = None) -> Expression:
+        """What chunks of so many tiles of merged rows take, and their join; of as many `chunks` as
+        give a multiprocessor to each, where nobody says."""
+        each = _of_merged(case)
+        assert each is not None
         shape, other = case.tiles[1]
         choice = resized(shape, other, case.rows, 0)
-        chunks = ["max", 1, ["floordiv", ["multiprocessors"], ["max", 1, tiles]]]
+        if chunks is None:
+            chunks = ["max", 1, ["floordiv", ["multiprocessors"], ["max", 1, tiles]]]
         points = ["ceildiv", each.points(choice.rows, choice.stream), chunks]
         programs = ["mul", chunks, tiles]
         time = launch_cycles(shape, choice, programs, points, ANY_CALL)
-        joined = ["mul", UNIT, join_cycles(programs, choice.rows * shape.width)]
-        return ["and", rule, ["le", ["add", time, joined], self._least]]
+        return ["add", time, ["mul", UNIT, join_cycles(programs, choice.rows * shape.width)]]
 
     def _if_no_later(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Of the calls of a `rule`, where masks leave rows a part of the stream between two ends,
@@ -367,7 +407,8 @@ class Conditions:
 
     def _whole(self, case: Case, variant: Plan) -> Expression:
         """Calls for tiles of merged rows whose stream is not cut: where these keep the
-        multiprocessors busy, or one chunk is the best number."""
+        multiprocessors busy, or one chunk is the best number, or chunks are not joined sooner than
+        the whole stream is over."""
         tiles = programs_of(variant)
         rule = self._merged(case, tiles)
         part, whole = BUSY_FEW
@@ -376,6 +417,9 @@ class Conditions:
         if found:
             rule, (chunks, *_) = found
             idle = ["or", idle, ["le", chunks, 1]]
+            if case.tiles and _of_merged(case) is not None:
+                joined = self._joined_time(case, tiles, ["max", 1, chunks])
+                idle = ["or", idle, ["le", self._merged_time(case, tiles), joined]]
         return ["and", self._or_rounds_of_tall(case, tiles, rule), idle]
 
     def _or_rounds_of_tall(self, case: Case, tiles: Expression, rule: Any) -> Any:

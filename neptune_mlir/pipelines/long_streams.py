@@ -30,13 +30,14 @@ from neptune_mlir.targets import tuned
 from neptune_mlir.targets.group_tiles import GROUP_ROWS
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.registry import collect_remarks
+from neptune_mlir.transforms.schedule.product_axes import chip_of
 from neptune_mlir.transforms.schedule.row_tiles import (
-    FEW_MOST,
     FEW_ONCE,
     FEW_UNKNOWN,
     LARGE,
     LEAST_ONCE,
     ONCE_ROWS,
+    few_once,
     is_read_again,
 )
 from neptune_mlir.transforms.schedule.stream_tiles import group_choice
@@ -71,13 +72,16 @@ def longer(module: Any) -> tuple[Case, ...]:
 
 def short_and_few(module: Any, short: Sequence[Case]) -> tuple[Case, ...]:
     """Of calls with short streams (`short_streams`) that rows which are read once are kept for,
-    those that have few rows."""
+    those that have few rows, if other programs are better for these."""
     found, length = streams(module), stream_length(module)
     rows = _rows_of(found[0]) if length is not None else None
-    if rows is None or is_read_again(nests_of(found[0], Values()), found[0].axis.value):
+    if rows is None:
+        return ()
+    nests, axis = nests_of(found[0], Values()), found[0].axis.value
+    if is_read_again(nests, axis):
         return ()
     few = ["le", rows, ["mul", FEW_ONCE, ["multiprocessors"]]]
-    kept = {f"most:{n}": n for n in ONCE_ROWS if n <= FEW_MOST}
+    kept = {f"most:{n}": n for n in few_once(found[0], nests, axis, chip_of(found[0]))}
     sizes = (kept[case.knob] for case in short if case.knob in kept)
     return tuple(
         Case(

@@ -57,6 +57,7 @@ from neptune_mlir.pipelines.long_streams import (
     smaller,
     tiles_of,
 )
+from neptune_mlir.pipelines.paired import in_pairs
 from neptune_mlir.pipelines.product_cases import product_of
 from neptune_mlir.pipelines.program_lengths import ProgramLengths, program_lengths
 from neptune_mlir.pipelines.runner import Step
@@ -195,6 +196,7 @@ class Lowering:
         whole = whole and not any(IN_TWO.on(f.operation) for f in functions(self.module))
         self.cases = (
             *longer(self.module), *(smaller(self.module) if self.way.few else ()),
+            *(in_pairs(self.module, whole) if self.way.few and schedule == "streamed" else ()),
             *shorter(self.module, self.way, schedule),
             *least_rows(self.module, self.way.rows), *short, *short_and_few(self.module, short),
             *(short_parts(self.module) if some else ()),
@@ -211,7 +213,8 @@ class Lowering:
         few, *_ = self.way.few.get(schedule, ("",))
         self.few_sizes = tiles_of(*streams(self.module), few=1) if few and whole else ()
         self.each = program_lengths(self.module, *streams(self.module)) if self.few_sizes else None
-        self.few_tiles = few_tiles(self.module, few) if some and self.alone else ()
+        knobs = self.way.few.get(schedule, ())
+        self.few_tiles = few_tiles(self.module, knobs) if some and self.alone else ()
         self.visited = visited(self.module) if some and self.alone else None
         # (of 8 bits, rows that are no lines were not measured)
         self.row_bytes = () if streams_bytes(self.module) else streamed_row_bytes(self.module)

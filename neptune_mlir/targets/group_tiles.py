@@ -23,6 +23,7 @@ from neptune_mlir.targets.warp_groups import (
     PRODUCT_REGISTERS,
     REGISTERS,
     RESERVED_BYTES,
+    SECTOR,
     SHARED_BYTES,
     STAGED,
     TILE_BYTES,
@@ -271,16 +272,26 @@ def groups_at_once(target: GpuTarget, shape: Shape, choice: Choice) -> int:
 
 STEP = 256  # cycles of an iteration that no product runs in: waits, what lanes compute
 LOADED_AT_ONCE = 16  # elements that caches give a multiprocessor in a cycle, where rows are short
+COPIED = 6  # that a panel of a row takes to come which is no whole sectors (measured on an H200)
 
 
-def cycles(shape: Shape, choice: Choice) -> float:
+def copy_cycles(shape: Shape) -> float:
+    """What a point of the stream takes to come of rows that are no whole sectors of memory, where
+    that may be more than products take; 0: of others."""
+    rows = [shape.depth] * shape.scores + [shape.width] * shape.results
+    slow = any(n * shape.size % (SECTOR * ELEMENT) for n in rows)
+    return COPIED * sum(-(-n // panel(shape)) for n in rows) if slow else 0
+
+
+def cycles(shape: Shape, choice: Choice, paired: bool = False) -> float:
     """What a point of the stream takes of a multiprocessor, for the rows of a group: the time of
     the matrix units, or of shared memory where that is longer, and of an exponential for each row.
 
     A score has both factors in shared memory, the rows of one for each tile of the other; what
     a result is made of comes from registers and one tile, and elements of other loads from caches
     or from shared memory.
-    Each iteration costs STEP besides.
+    Each iteration costs STEP besides. Rows that come slowly are what a program waits for, all of
+    them or (`paired`) half.
     """
     rates = Rates()
 
@@ -296,7 +307,10 @@ def cycles(shape: Shape, choice: Choice) -> float:
     results = shape.results * n / DEPTH * product(width, width)
     read = shape.loads / LOADED_AT_ONCE + shape.boxes * BOXED / rates.shared
     beside = GROUP_ROWS * (1 / rates.special + read)
-    return (scores + results + STEP / group_count(shape, choice.rows)) / n + beside
+    groups = group_count(shape, choice.rows)
+    products, step = (scores + results) / n + beside, STEP / groups / n
+    coming = copy_cycles(shape) / (groups * (2 if paired else 1))
+    return max(products, coming) + step
 
 
 # ---- time of a launch
@@ -306,11 +320,13 @@ CLOSE = 9, 10  # times that the model does not tell apart
 LONE = 4  # cycles that a group alone takes longer: no other one multiplies while it computes
 UNIT = ["mul", 3, CHIP]  # of times of launches, that a cycle has
 START = 3000  # cycles of a program beside its stream: the first tiles come, results leave
+AHEAD = 128  # points that come in it
+MET = 1024  # that two programs wait for each other, in front and behind
 
 
 def launch_cycles(
     shape: Shape, choice: Choice, programs: Any, points: Any = None, even: Any = None,
-    mean: Any = None,
+    mean: Any = None, paired: bool = False,
 ) -> Any:  # fmt: skip
     """What a launch of so many programs takes (in a unit of its own), an expression of the launch
     plan: in all, of programs that stream so many `points`, or for each point of the stream.
@@ -320,11 +336,14 @@ def launch_cycles(
     the rounds (but for a quarter of that time), and none ends before the longest does. Where the
     `mean` is known, each round has a START, and a seventh is what short ones do not fill. (Not in
     calls for which `even` holds, an expression: there they are of one length.) Measured on an H100,
-    the latter on an H200.
+    the latter on an H200. `paired`: two programs bring what both stream.
     """
     groups = group_count(shape, choice.rows)
-    tile = round(cycles(shape, choice) * groups + (LONE if groups == 1 else 0))
-    each = tile if points is None else ["add", START, ["mul", tile, points]]
+    tile = round(cycles(shape, choice, paired) * groups + (LONE if groups == 1 else 0))
+    start = START + (MET if paired else 0)
+    if groups == 1 and points is not None and copy_cycles(shape):  # the first come in its start
+        points = ["max", ["floordiv", points, 2], ["add", points, -AHEAD]]
+    each = tile if points is None else ["add", start, ["mul", tile, points]]
     begun = ["mul", 3, ["mul", ["ceildiv", programs, CHIP], CHIP]]
     rounds = ["mul", each, begun]
     if not (shape.triangle or shape.marks):
@@ -333,5 +352,5 @@ def launch_cycles(
         mixed = ["mul", each, ["max", ["mul", 3, CHIP], ["mul", 2, programs]]]
     else:
         streamed = ["mul", 7 * tile, ["floordiv", ["mul", programs, mean], 2]]
-        mixed = ["max", ["mul", each, UNIT], ["add", ["mul", START, begun], streamed]]
+        mixed = ["max", ["mul", each, UNIT], ["add", ["mul", start, begun], streamed]]
     return mixed if even is None else ["select", even, rounds, mixed]

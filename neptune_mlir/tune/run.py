@@ -21,7 +21,7 @@ from typing import Any
 from neptune_mlir.bench import figures, results
 from neptune_mlir.bench.check import TOLERANCE
 from neptune_mlir.bench.problem import problem_of
-from neptune_mlir.bench.process import Worker
+from neptune_mlir.bench.process import Worker, message_of
 from neptune_mlir.errors import UsageError
 from neptune_mlir.targets.nvidia import architecture, nvidia
 from neptune_mlir.tune.gain import gain
@@ -104,7 +104,7 @@ def _device(worker: Worker) -> dict[str, Any]:
     found = worker.ask(PREPARE_TIMEOUT, do="device")
     if "failed" in found:
         raise UsageError(
-            f"no GPU to measure on: {found['failed'].partition('Error: ')[2] or found['failed']}",
+            f"no GPU to measure on: {message_of(found['failed'])}",
             hint="'neptune tune build' works anywhere, 'neptune tune run' where a GPU is",
         )
     return found

@@ -70,6 +70,10 @@ REDUCTIONS = {
     "argmin": _of_rows(lambda x: x.argmin(0)), "cumsum": _of_rows(lambda x: x.cumsum(1)),
     "cumprod": _of_rows(lambda x: x.cumprod(1)),
     "cumsum_reversed": _of_rows(lambda x: x.flip(1).cumsum(1).flip(1)),
+    "cumsum_beside_its_end": (  # Mamba 2: what an element leaves at the end of its chunk
+        lambda a, x, b: torch.einsum(
+            "bln,bhl,blhp->bhpn", b, ((t := a.cumsum(-1))[..., -1:] - t).exp(), x),
+        (-randn(3, 8, 8).abs(), randn(3, 8, 8, 8), randn(3, 8, 8))),
     "cumsum_masked": (lambda x, mask: torch.cumsum(x * mask, 1), (ROWS, MASK)),
 }  # fmt: skip
 LOSSES = {

@@ -67,6 +67,42 @@ def test_windows_places_and_scales(tmp_path):
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
+def test_grids_curves_and_places_with_gaps(tmp_path):
+    torch = pytest.importorskip("torch")
+    nodes = [
+        Node("AffineGrid", ["t", "size"], ["g"], align_corners=1),
+        Node("GridSample", ["x", "g"], ["a"], mode="cubic", padding_mode="reflection"),
+        Node("GridSample", ["x", "g"], ["b"], mode="cubic", align_corners=1),
+        Node("GridSample", ["x", "g"], ["c"], padding_mode="reflection", align_corners=1),
+        Node("MaxPool", ["x"], ["d", "e"], kernel_shape=[3, 2], dilations=[2, 2], strides=[2, 1],
+             pads=[1, 0, 1, 0]),
+    ]  # fmt: skip
+    given = {"x": f32(2, 2, 6, 5), "t": f32(2, 2, 3)}
+    size = np.array([2, 2, 3, 4])
+    held = [numpy_helper.from_array(size, "size")]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value(n, 1, a.shape) for n, a in given.items()],
+        [value(n, 7 if n == "e" else 1, None) for n in "gabcde"], held,
+    )  # fmt: skip
+    path = tmp_path / "f.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), path)
+    functional = torch.nn.functional
+    x, t = (torch.from_numpy(a) for a in given.values())
+    grid = functional.affine_grid(t, size.tolist(), align_corners=True)
+    wanted = [
+        grid, *(functional.grid_sample(x, grid, mode, padding, aligned) for mode, padding, aligned
+                in (("bicubic", "reflection", False), ("bicubic", "zeros", True),
+                    ("bilinear", "reflection", True))),
+    ]  # fmt: skip
+    most, places = functional.max_pool2d(x, (3, 2), (2, 1), (1, 0), 2, return_indices=True)
+    images = torch.arange(4).reshape(2, 2, 1, 1) * 30  # ONNX counts over all of them
+    wanted += [most, places + images]
+    found = neptune_mlir.compile(path)(*given.values())
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-6)
+
+
 def test_sequences_that_end_before_others(tmp_path):
     """Their last state stays, and results behind it are 0; backwards they begin at their end."""
     x, lengths, size = f32(3, 2, 2), np.array([1, 3], np.int32), 3

@@ -41,6 +41,7 @@ from neptune_mlir.algebra.numerics.stress_inputs import (
 from neptune_mlir.algebra.terms import COMPARISONS, Term, is_float, ref, walk
 
 LENGTH = 24
+POINTS = 1 << 14  # of an array of one input, where more than two axes are compared
 PLANS = ((3, 1), (7, 1), (64, 1), (3, 3))  # tile, chunks
 EXACT = 1e-7  # float64 agrees to this, relative to the size of what was added up
 U32 = 2.0**-24
@@ -99,7 +100,12 @@ def extents_of(terms: Sequence[Term], axis: int, length: int) -> tuple[int, ...]
             long |= positions(n)
     others = len(axes - long)
     few = 1 if len(long) > 1 or others > 3 else 2 if others > 2 else 4
-    return tuple(length if k in long else few for k in range(max(axes) + 1))
+    # a stream whose place is a sum of many axes (windows that are shifted) is compared with all
+    most, others = max(POINTS, length**2), len(long) - 1
+    fits = (n for n in range(length, 1, -1) if length * n**others <= most)
+    beside = next(fits, min(length, 2))
+    extents = dict.fromkeys(long, beside) | {axis: length}
+    return tuple(extents.get(k, few) for k in range(max(axes) + 1))
 
 
 def stress(

@@ -7,7 +7,8 @@ A division of vectors takes as long as twenty multiplications. With the reciproc
 
 is the nearest number wherever nothing underflows, and one unit in the last place from it where
 `e` does. Tiny divisors, whose reciprocals overflow, are scaled, and x with them. A sum that is no
-number comes of infinities, zeros and NaNs: there the product alone is the quotient.
+number comes of infinities, zeros and NaNs: there the product alone is the quotient. So it is where
+the sum is equal to it, as a zero of the product has the sign of the quotient.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def quotient(em: VectorEmitter, x: Any, by: Divisor) -> Any:
     near = arith.mulf(x, reciprocal)
     error = vector.fma(arith.negf(near), em.splat(by.scaled), x)
     found = vector.fma(error, reciprocal, near)
-    number = arith.cmpf(arith.CmpFPredicate.ORD, found, found)
-    return arith.select(number, found, near)
+    moved = arith.cmpf(arith.CmpFPredicate.ONE, found, near)
+    return arith.select(moved, found, near)
 
 
 def divides_by_scalar(op: Any, operands: list[Any]) -> bool:

@@ -148,6 +148,10 @@ def _sort_of(value: Any) -> int:
     return 2 if element.is_unsigned or element.width == 1 else 1
 
 
+def _least(kind: Any) -> Any:
+    return arith.ConstantOp(kind, ir.IntegerAttr.get(kind, -(1 << (kind.width - 1)))).result
+
+
 def _truth() -> Any:
     return ir.IntegerType.get_signless(1)
 
@@ -162,7 +166,8 @@ def _compare(op: Any, left: Any, right: Any) -> Any:
     sort = _sort_of(op.operands[0])
     predicate = _PREDICATES[direction][min(sort, 1)]
     if sort == 2 and direction not in ("EQ", "NE"):
-        raise NoForm("an order of numbers without a sign")  # which no term has
+        # no term has it: as the order of numbers with a sign that are half of all further down
+        left, right = (arith.addi(v, _least(v.type)) for v in (left, right))
     if sort:
         return arith.cmpi(getattr(arith.CmpIPredicate, predicate), left, right)
     total = "compare_type" in op.attributes and word(op.attributes["compare_type"]) == "TOTALORDER"

@@ -119,8 +119,10 @@ def _top_k(op: Any) -> Sequence[Any]:
 
 
 def _reduce(op: Any) -> Sequence[Any]:
-    """Of nothing, or for no result."""
+    """Of nothing, for no result, or along no dimension."""
     tensors, first = op.operands[: len(op.results)], op.operands[len(op.results) :]
+    if not list(op.attributes["dimensions"]):
+        return list(tensors)  # (what it begins with is neutral)
     if 0 not in shape_of(tensors[0]):
         raise NoForm("a reduction of elements, which has a conversion")
     return [spread(x, shape_of(r), []) for x, r in zip(first, op.results, strict=True)]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.driver.stablehlo import tensor_loops
+from neptune_mlir.driver.stablehlo import tensor_loops, updates
 from neptune_mlir.ir.bindings import func, ir
 
 
@@ -35,9 +35,9 @@ def outline(loop: Any, counter: int | None, steps: Sequence[int]) -> bool:
     order = [*([] if counter is None else [counter]), *varying, *kept]
     module = _module_of(loop)
     spec: dict[str, Any] = {"carried": len(varying)}
-    spec["body"] = _function(module, body, order, outer, varying)
+    spec["body"] = _function(module, body, order, outer, varying, counter is not None)
     if counter is None:
-        spec["test"] = _function(module, test, order, outer, None)
+        spec["test"] = _function(module, test, order, outer, None, False)
     else:
         first = steps[0] if steps else 0
         by = steps[1] - steps[0] if len(steps) > 1 else 1
@@ -94,10 +94,11 @@ def _module_of(op: Any) -> Any:
 
 def _function(
     module: Any, block: Any, order: Sequence[int], outer: Sequence[Any],
-    returned: Sequence[int] | None,
+    returned: Sequence[int] | None, counted: bool,
 ) -> str:  # fmt: skip
     """The name of a function of a block's arguments in an order and of what it reads of outside,
-    that gives some of what it returns (None: all of it)."""
+    that gives some of what it returns (None: all of it). `counted`: its first one is a counter
+    that the host knows."""
     taken = {op.operation.attributes["sym_name"].value for op in module.body.operations
              if "sym_name" in op.operation.attributes}  # fmt: skip
     name = next(n for k in range(len(taken) + 1) if (n := f"loop_{k}") not in taken)
@@ -112,6 +113,7 @@ def _function(
         with ir.InsertionPoint(entry):
             made = clone_scalar_code(block, table)
             func.ReturnOp(made if returned is None else [made[k] for k in returned])
+    updates.within_loop(function.operation, counted)
     return name
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Scatters of StableHLO: one update for each point of the batch is a choice by position, slices
-that are joined are a reduction over updates, others are `tm_tensor.scatter`."""
+"""Scatters of StableHLO: one update, or one for each point of the batch, is a choice by position;
+of slices that are joined or set, each place asks all updates; others are `tm_tensor.scatter`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ from neptune_mlir.driver.stablehlo.ops import (
     slice_of,
     transpose,
 )
+from neptune_mlir.driver.stablehlo.updates import placed
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.bindings import module as bindings_module
 
-_NEUTRAL = {"add": 0.0, "maximum": -math.inf, "minimum": math.inf}
+_NEUTRAL = {"add": 0.0, "multiply": 1.0, "maximum": -math.inf, "minimum": math.inf}
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,13 @@ class _Scatter:
         """The number of updates."""
         return math.prod(shape_of(self.updates)[k] for k in self.points)
 
+    def places_of_windows(self) -> list[int]:
+        """Extents of the dimensions that are indexed."""
+        return [shape_of(self.operand)[d] for d in self.indexed]
+
     def pairs(self) -> int:
-        """Of updates and positions of the first dimension that is indexed."""
-        return self.count() * shape_of(self.operand)[self.indexed[0]]
+        """Of updates and positions along the dimensions that are indexed."""
+        return self.count() * math.prod(self.places_of_windows())
 
     def joined(self) -> str:
         """The op that an update and the element before it are joined by, where any order of updates
@@ -105,10 +110,16 @@ class _Scatter:
         name = first.name.removeprefix("stablehlo.")
         numbers = element_of(self.operand)
         known = isinstance(numbers, ir.FloatType) or (
-            name == "add" and isinstance(numbers, ir.IntegerType) and numbers.width > 1
-        )
+            name in ("add", "multiply") and isinstance(numbers, ir.IntegerType)
+            and numbers.width > 1
+        )  # fmt: skip
         alone = len(rest) == 1 and {*first.operands} == {*self.body.arguments}
         return name if alone and known and name in _NEUTRAL else ""
+
+    def replaces(self) -> bool:
+        """Whether an update takes the place of the element before it."""
+        (end,) = [op.operation for op in self.body.operations][-1:]
+        return len(list(self.body.operations)) == 1 and end.operands[0] == self.body.arguments[1]
 
     def column(self, k: int) -> Any:
         """The k-th number of each vector, one for each point."""
@@ -132,9 +143,13 @@ def scatter(op: Any) -> Sequence[Any]:
     single = all(read.sizes()[d] == 1 for d in read.indexed)
     if read.one_each() and single and all(full):
         return [_by_choice(read)]
-    slices = single and all(full) and len(read.indexed) == 1 and not read.batch
-    if slices and (name := read.joined()) and read.pairs() <= PAIRS:
-        return [_by_reduction(read, name)]
+    if single and all(full) and not read.batch and read.pairs() <= PAIRS:
+        if name := read.joined():
+            return [_by_reduction(read, name)]
+        if read.replaces():
+            return [_by_last(read)]
+    if read.count() == 1 and not read.batch:
+        return [_by_place(read)]
     return [_by_loops(read)]
 
 
@@ -196,26 +211,92 @@ def _by_choice(s: _Scatter) -> Any:
 
 def _by_reduction(s: _Scatter, name: str) -> Any:
     """Each slice is joined with those of all updates that are for it."""
-    shape, kind, (dim,) = shape_of(s.operand), element_of(s.operand), s.indexed
-    rest = [n for k, n in enumerate(shape) if k != dim]
-    windows = [w for w in s.windows if w is not None]
+    shape, kind = shape_of(s.operand), element_of(s.operand)
+    at, rest, windows = _apart(s)
     updates = reshape(transpose(s.updates, [*s.points, *windows]), [s.count(), *rest])
-    column = reshape(s.column(0), [s.count()])
-    whole = [shape[dim], s.count(), *rest]
-    hit = compared("EQ", spread(column, whole, [1]), positions(whole, 0, element_of(column)))
-    updates = spread(updates, whole, range(1, len(whole)))
-    given = select_of(hit, updates, filled(whole, kind, _NEUTRAL[name]))
-    result = ir.RankedTensorType.get([shape[dim], *rest], kind)
+    whole = [*at, s.count(), *rest]
+    updates = spread(updates, whole, range(len(at), len(whole)))
+    given = select_of(_hits(s, whole), updates, filled(whole, kind, _NEUTRAL[name]))
+    found = _reduced(name, given, len(at), kind, _NEUTRAL[name])
+    return made(name, [s.operand, transpose(found, _back(s))], shape, kind)
+
+
+def _by_place(s: _Scatter) -> Any:
+    """One window, of a known size, at a place that data may say: a choice by position."""
+    shape, kind = shape_of(s.operand), element_of(s.indices)
+    order = [w for w in s.windows if w is not None]
+    part = reshape(transpose(s.updates, [*s.points, *order]), s.sizes())
+    starts = [filled([], kind, 0)] * len(shape)
+    for k, dim in enumerate(s.indexed):
+        starts[dim] = reshape(s.column(k), [])
+    moved, inside = placed(part, starts, shape)
+    hit = conjunction([*inside, spread(reshape(s.valid(), []), shape, [])])
+    return select_of(hit, of_tensors(s.body, [s.operand, moved], shape), s.operand)
+
+
+def _by_last(s: _Scatter) -> Any:
+    """Each slice looks up which update is for it, the last of several."""
+    kind, numbers = element_of(s.operand), integer(32)
+    at, rest, windows = _apart(s)
+    pairs = [*at, s.count()]
+    order = positions(pairs, len(at), numbers)
+    none = filled(pairs, numbers, -1)
+    last = _reduced("maximum", select_of(_hits(s, pairs), order, none), len(at), numbers, -1)
+    updates = reshape(transpose(s.updates, [*s.points, *windows]), [s.count(), *rest])
+    dims = [*range(len(at), len(at) + len(rest))]
+    attribute = ir.Attribute.parse(
+        f"#stablehlo.gather<offset_dims = {dims}, collapsed_slice_dims = [0], "
+        f"start_index_map = [0], index_vector_dim = {len(at)}>"
+    )
+    chosen = made(
+        "gather", [updates, last], [*at, *rest], kind, dimension_numbers=attribute,
+        slice_sizes=ir.DenseI64ArrayAttr.get([1, *rest]),
+    )  # fmt: skip
+    is_one = compared("GE", last, filled(at, numbers, 0))
+    is_one = spread(is_one, [*at, *rest], range(len(at)))
+    taken, chosen = (transpose(value, _back(s)) for value in (is_one, chosen))
+    return select_of(taken, chosen, s.operand)
+
+
+def _apart(s: _Scatter) -> tuple[list[int], list[int], list[int]]:
+    """Extents of the operand that are indexed, the others, and what dimensions of the updates go
+    along the others. (Those of single elements are dropped.)"""
+    shape = shape_of(s.operand)
+    rest = [k for k in range(len(shape)) if k not in s.indexed]
+    kept = [w for k in rest if (w := s.windows[k]) is not None]
+    units = [w for k in s.indexed if (w := s.windows[k]) is not None]
+    return s.places_of_windows(), [shape[k] for k in rest], [*units, *kept]
+
+
+def _back(s: _Scatter) -> list[int]:
+    """The order of the operand's dimensions from those that are indexed and the others."""
+    order = [*s.indexed, *(k for k in range(len(s.windows)) if k not in s.indexed)]
+    return [order.index(k) for k in range(len(order))]
+
+
+def _hits(s: _Scatter, whole: Sequence[int]) -> Any:
+    """Of places, updates and what is behind, whether the update is for the place."""
+    count = len(s.indexed)
+    found = []
+    for k in range(count):
+        column = reshape(s.column(k), [s.count()])
+        place = positions(list(whole), k, element_of(column))
+        found.append(compared("EQ", spread(column, whole, [count]), place))
+    return conjunction(found)
+
+
+def _reduced(name: str, given: Any, dim: int, kind: Any, first: float) -> Any:
+    shape = shape_of(given)
+    result = ir.RankedTensorType.get([*shape[:dim], *shape[dim + 1 :]], kind)
     op = ir.Operation.create(
-        "stablehlo.reduce", results=[result], operands=[given, filled([], kind, _NEUTRAL[name])],
-        attributes={"dimensions": ir.DenseI64ArrayAttr.get([1])}, regions=1,
+        "stablehlo.reduce", results=[result], operands=[given, filled([], kind, first)],
+        attributes={"dimensions": ir.DenseI64ArrayAttr.get([dim])}, regions=1,
     )  # fmt: skip
     block = op.regions[0].blocks.append(*[ir.RankedTensorType.get([], kind)] * 2)
     with ir.InsertionPoint(block):
         joined = made(name, [*block.arguments], [], kind)
         ir.Operation.create("stablehlo.return", operands=[joined])
-    order = [*range(1, dim + 1), 0, *range(dim + 1, len(shape))]
-    return made(name, [s.operand, transpose(op.results[0], order)], shape, kind)
+    return op.results[0]
 
 
 def _by_loops(s: _Scatter) -> Any:

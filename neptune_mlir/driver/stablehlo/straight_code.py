@@ -15,7 +15,7 @@ from typing import Any
 
 from neptune_mlir.dialects.context import load_dialects_of, make_context
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.driver.stablehlo import forms, lengths, loops, updates
+from neptune_mlir.driver.stablehlo import forms, lengths, loops, numbers, updates
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock, passmanager
 
@@ -51,6 +51,7 @@ def straightened(text: str, name: str, register: Callable[[Any], None] | None = 
         for operation in list(module.body.operations):  # and no body of a loop
             changed |= _straighten(operation.operation)
             if operation.operation.name == "func.func":
+                changed |= numbers.fold(operation.operation)
                 changed |= updates.choose_by_position(operation.operation)
             if "get_dimension_size" in text and operation.operation.name == "func.func":
                 changed |= lengths.with_extents(operation.operation, name)
@@ -112,7 +113,7 @@ def _write_out(loop: Any) -> bool:
         if counter is not None:
             last = values[-1] + values.step
             with ir.InsertionPoint(loop), loop.location:
-                ended = _constant(loop.results[counter].type, last)
+                ended = numbers.constant(loop.results[counter].type, last)
             loop.results[counter].replace_all_uses_with(ended)
         loop.erase()
         return True
@@ -121,7 +122,7 @@ def _write_out(loop: Any) -> bool:
     carried = list(loop.operands)
     with ir.InsertionPoint(loop), loop.location:
         for value in values:
-            carried[counter] = _constant(carried[counter].type, value)
+            carried[counter] = numbers.constant(carried[counter].type, value)
             carried = clone_scalar_code(body, dict(zip(body.arguments, carried, strict=True)))
     _replace(loop, carried)
     return True
@@ -141,7 +142,7 @@ def _counted(loop: Any) -> tuple[int, range] | None:
         return None
     counter = ir.BlockArgument(left).arg_number
     given = list(list(body.operations)[-1].operation.operands)
-    end, first = _known(test.operands[1], loop, given), _number(loop.operands[counter])
+    end, first = _known(test.operands[1], loop, given), numbers.number_of(loop.operands[counter])
     step = _owner(given[counter], "stablehlo.add")
     if step is None or end is None or first is None or step.operands[0] != body.arguments[counter]:
         return None
@@ -170,17 +171,8 @@ def _known(value: Any, loop: Any, given: Sequence[Any]) -> int | None:
         k = ir.BlockArgument(value).arg_number
         inside = [region.blocks[0] for region in loop.regions]
         carried = given[k] == inside[1].arguments[k] if value.owner in inside else False
-        return _number(loop.operands[k]) if carried else None
-    return _number(value)
-
-
-def _number(value: Any) -> int | None:
-    op = _owner(value, "stablehlo.constant")
-    if op is None or list(value.type.shape):
-        return None
-    held = op.attributes["value"]
-    kind = ir.RankedTensorType(value.type).element_type
-    return int(held[0]) if isinstance(kind, ir.IntegerType) else None
+        return numbers.number_of(loop.operands[k]) if carried else None
+    return numbers.number_of(value)
 
 
 def _owner(value: Any, name: str) -> Any:
@@ -189,13 +181,6 @@ def _owner(value: Any, name: str) -> Any:
         return None
     op = value.owner.operation
     return op if op.name == name else None
-
-
-def _constant(kind: Any, value: int) -> Any:
-    element = ir.RankedTensorType(kind).element_type
-    held = ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(element, value))
-    made = ir.Operation.create("stablehlo.constant", results=[kind], attributes={"value": held})
-    return made.results[0]
 
 
 def _size(block: Any) -> int:
@@ -235,10 +220,10 @@ def _select(op: Any) -> bool:
 def _equals(value: Any, number: int) -> Any:
     truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
     attributes = {"comparison_direction": ir.Attribute.parse("#stablehlo<comparison_direction EQ>")}
+    operands = [value, numbers.constant(value.type, number)]
     return ir.Operation.create(
-        "stablehlo.compare", results=[truth], operands=[value, _constant(value.type, number)],
-        attributes=attributes,
-    ).results[0]  # fmt: skip
+        "stablehlo.compare", results=[truth], operands=operands, attributes=attributes
+    ).results[0]
 
 
 # ---- both ----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def keep_in_range(program: Program) -> None:
         rounded = _rounded_factor(step.body)
         if rounded is None:
             continue
-        behind = {c for root in _roots(program) for c in _constants(root, step.key)}
+        behind = _behind(program, step.key)
         scale = _half_of(min(behind)) if len(behind) == 1 else 1.0
         if scale != 1:
             made = _Scaled(scale)
@@ -128,8 +128,22 @@ def _half_of(constant: float) -> float:
     return 2.0 ** (math.floor(math.log2(constant)) // 2) if 0 < constant < 1 else 1.0
 
 
-def _roots(program: Program) -> list[Term]:
-    return [*(s.body for s in program.steps), *(o.term for o in program.outputs)]
+def _behind(program: Program, key: str) -> set[float]:
+    """The sizes of what multiplies each read of a sum and is constant, or each read of a sum of it
+    (over the heads of a group, say)."""
+    found = {c for o in program.outputs for c in _constants(o.term, key)}
+    for s in program.steps:
+        later = _behind(program, s.key) if _adds(s, key) else {1.0}
+        found |= {c * more for c in _constants(s.body, key) for more in later}
+    return found
+
+
+def _adds(step: ReductionStep, key: str) -> bool:
+    """Whether a step adds up a sum alone, maybe masked: it is as many times as large."""
+    body = step.body
+    while is_masked(body):
+        body = body.args[1] if is_zero(body.args[2]) else body.args[2]
+    return step.combiner == "add" and _is_read(body, key)
 
 
 def _is_read(t: Term, key: str) -> bool:
@@ -174,14 +188,25 @@ def _read_times(root: Term, key: str, more: float) -> Term:
 
 
 def _replace(program: Program, step: ReductionStep, body: Term, scale: float) -> None:
-    """Let a sum have another body, which makes it `scale` times as large."""
-    program.steps = [
-        replace(s, body=body if s.key == step.key else _read_times(s.body, step.key, 1 / scale))
-        for s in program.steps
-    ]
-    program.outputs = [
-        replace(o, term=_read_times(o.term, step.key, 1 / scale)) for o in program.outputs
-    ]
+    """Let a sum have another body, which makes it `scale` times as large, and what adds it up."""
+    larger = [step.key]
+    for s in program.steps:
+        if any(_adds(s, key) for key in larger):
+            larger.append(s.key)
+
+    def made(s: ReductionStep) -> Term:
+        if s.key == step.key:
+            return body
+        return s.body if s.key in larger else _smaller(s.body, larger, scale)
+
+    program.steps = [replace(s, body=made(s)) for s in program.steps]
+    program.outputs = [replace(o, term=_smaller(o.term, larger, scale)) for o in program.outputs]
+
+
+def _smaller(term: Term, larger: list[str], scale: float) -> Term:
+    for key in larger:
+        term = _read_times(term, key, 1 / scale)
+    return term
 
 
 def _share(program: Program, place: tuple[Term, Term], scale: float) -> None:

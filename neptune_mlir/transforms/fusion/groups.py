@@ -386,11 +386,15 @@ class Grouping:
             if read.attr in group:
                 member = self.program.nests[read.attr]
                 axes = group.result_axes(member, group.loops(read.attr))
+                if _reads_elsewhere(read, member):
+                    return None
                 pairs += [(i.attr, a) for i, a in zip(read.args, axes, strict=True) if _is_loop(i)]
         for name in (k for k in self.readers.get(key, ()) if k in group):
             loops = group.loops(name)
             for read in self.reads[name]:
                 if read.attr == key:
+                    if _reads_elsewhere(read, nest):
+                        return None
                     places = zip(nest.result_axes, read.args, strict=True)
                     pairs += [(loop, loops[i.attr]) for loop, i in places if _is_loop(i)]
         if any(known.setdefault(loop, axis) != axis for loop, axis in pairs):
@@ -509,6 +513,13 @@ def _numbering(nest: Nest) -> set[int]:
 
 def _is_loop(position: Term) -> bool:
     return position.op == "index"
+
+
+def _reads_elsewhere(read: Term, nest: Nest) -> bool:
+    """Whether a result is read at a place that a program with another tile of it lacks (the last
+    sum of a scan, beside that of each element)."""
+    sizes = (nest.domain[k] for k in nest.result_axes)
+    return any(i.is_const and n != 1 for i, n in zip(read.args, sizes, strict=True))
 
 
 def _axes_read(read: Term, loops: tuple[int, ...]) -> tuple[int, ...] | None:

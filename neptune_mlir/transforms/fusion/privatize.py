@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from neptune_mlir.algebra import terms as T
@@ -143,21 +144,20 @@ def chunk_count(stream: Any, values: Values, programs: int, each: int) -> Index:
             most //= 2  # of which the join has a tile for the most that a call may have
     grid, least = _grid_of(stream, nests, axes, rows)
     (points,) = (axis for axis in axes if axis.role == "stream")
-    tiles = ix.minimum(
-        ix.ceildiv(points.extent, points.size), *live_tiles(stream, values, points.size)
-    )
+    live = live_tiles(stream, values, points.size)
+    tiles = ix.minimum(ix.ceildiv(points.extent, points.size), *live)
     some = ix.maximum(1, grid)
-    asked: Index = programs
-    if each and not (ix.is_static(tiles) and ix.is_static(grid)):
-        asked = ix.scale(_multiprocessors(), each)
+    known = ix.is_static(tiles) and ix.is_static(grid)
+    asked: Index = programs if known or not each else ix.scale(_multiprocessors(), each)
     few = _in_places(asked, some, each, tiles, rows, _looks_rows_up(nests, stream.axis.value))
     long = ix.floordiv(tiles, LONG_CHUNK)
-    many = ix.minimum(long, ix.floordiv(ix.scale(asked, 8), some))
+    share = partial(_share, asked, some)
+    many = ix.minimum(long, share(8))
     small: Index | None = None
     if _ends_by_data(stream):
-        small = ix.maximum(few, ix.minimum(long, ix.floordiv(ix.scale(asked, PIECES), some)))
-        alone = ix.floordiv(ix.scale(asked, ALONE), some)
-        few = ix.maximum(few, ix.minimum(alone, long, max(SMALL_JOINS)))
+        filling = _filling(asked, each, some, tiles) if each >= PAIR and not rows else 1
+        small = ix.maximum(few, filling, ix.minimum(long, share(PIECES)))
+        few = ix.maximum(few, ix.minimum(share(ALONE), long, max(SMALL_JOINS)))
     moved = _moved_bytes(nests, [axis.size for axis in axes], stream.axis.value)
     places = _places(stream, *moved)
     if each == PAIR and not rows and places >= MORE_ROOM and small is None:
@@ -184,6 +184,20 @@ def _in_places(
     if looked_up and each == PAIR:
         few = ix.maximum(few, ix.minimum(ix.scale(few, LOOKED_UP), ix.floordiv(tiles, AT_WORK)))
     return _easily_joined(tiles, ix.minimum(tiles, few))
+
+
+def _share(asked: Index, grid: Index, times: int) -> Index:
+    """So many chunks that a grid has about so many times the programs that are asked for."""
+    return ix.floordiv(ix.scale(asked, times), grid)
+
+
+def _filling(asked: Index, each: int, grid: Index, tiles: Index) -> Index:
+    """So many chunks that a multiprocessor has as many programs as it has room for, where each has
+    AT_WORK tiles: of streams of different lengths some are over soon, and leave the others alone
+    (measured with 2 to 64 sequences of up to 65536 keys, equal ones lose nothing)."""
+    room = ix.floordiv(ix.scale(asked, ALONE * PAIR), ix.scale(grid, each))
+    few = ix.minimum(room, ix.floordiv(tiles, AT_WORK), max(SMALL_JOINS))
+    return _easily_joined(tiles, ix.maximum(1, few))
 
 
 def _easily_joined(tiles: Index, count: Index) -> Index:

@@ -21,7 +21,7 @@ from typing import Any
 
 from neptune_mlir.algebra import terms as T
 from neptune_mlir.algebra.contractions import contraction_operands, inside_casts
-from neptune_mlir.algebra.lazy import lazily
+from neptune_mlir.algebra.corrections.lazy import lazily
 from neptune_mlir.algebra.numerics.stress import Report
 from neptune_mlir.algebra.operators import COSTLY
 from neptune_mlir.algebra.proofs.proof import PROVED, REFUTED, UNPROVED
@@ -429,7 +429,7 @@ def rolling_update(
     """
     Args:
         rescale_bound: over 0, references of exponentials may lag by less than this, so that
-            most corrections are the identity (see `algebra.lazy`); the results stay exact.
+            most corrections are the identity (`algebra.corrections.lazy`); results stay exact.
         alone: also make streams of long reductions that share a loop with nothing, for schedules
             that cut streams into chunks.
     """

@@ -13,7 +13,8 @@ long; where one of them begins last, it keeps all others waiting. In the order o
 last ones are short ("longest processing time first"). All chunks of a sequence stand together.
 
 A kernel ahead finds the order, a thread for each sequence: its rank is the number of those that are
-longer, or as long and in front of it. So no result depends on the order, and none changes.
+longer (by the number that says so, where streams are the longer, the larger it is), or as long and
+in front of it. So no result depends on the order, and none changes.
 
 That kernel costs a launch, and each program a read, so they are for launches that gain: some
 program can have over LONG points of the stream (or TILES tiles), there are more programs than
@@ -26,6 +27,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from neptune_mlir.analysis.rising import Rising
 from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested
 from neptune_mlir.dialects.attributes import CHIP, KERNEL, OF_MASK, POINTS, TARGET, WARPS
 from neptune_mlir.dialects.op_names import MULTIPROCESSORS
@@ -178,12 +180,11 @@ class _Launch:
         (one,) = ahead.induction_variables
         with ir.InsertionPoint(ahead.body):
             zero, step = ix.value(0), ix.value(1)
-            others = {v: zero for k, v in enumerate(self.variables) if k != at}
-            mine = ix.value(self._length({**others, self.variables[at]: one}))
+            mine = ix.value(self._rank_by(at, one))
             loop = scf.ForOp(zero, ix.value(extent), step, [zero])
             with ir.InsertionPoint(loop.body):
                 other, (before,) = loop.induction_variable, loop.inner_iter_args
-                its = ix.value(self._length({**others, self.variables[at]: other}))
+                its = ix.value(self._rank_by(at, other))
                 earlier = ix.where_less(other, one, ix.add(mine, -1), mine)
                 scf.YieldOp([ix.value(ix.where_less(earlier, its, ix.add(before, 1), before))])
             kind = ir.RankedTensorType.get([], number)
@@ -193,6 +194,20 @@ class _Launch:
                 place = slice_operands([loop.results[0]], [1])
                 tensor.ParallelInsertSliceOp(own, ahead.inner_iter_args[0], *place)
         return ahead.results[0]
+
+    def _rank_by(self, at: int, one: Any) -> Index:
+        """What sequence `one` is put in order by: how long its streams are in a first program, or
+        the number that says so (of chunks a division is left out, for each of all pairs)."""
+        others = [v for k, v in enumerate(self.variables) if k != at]
+        rising = Rising(others, lambda v: not is_inside(v, self.forall))
+        spans = [list(loop.operands)[:2] for loop in self.loops]
+        follows = all(before[1] == after[0] for before, after in pairwise(spans))
+        if follows and rising.is_longer(spans[0][0], spans[-1][1]):
+            sources = {op.operands[0] for op in rising.read}
+            if len(sources) == 1:
+                number = tensor.extract(sources.pop(), [one])
+                return ix.maximum(ix.value(arith.index_cast(ir.IndexType.get(), number)), 0)
+        return self._length({**dict.fromkeys(others, ix.value(0)), self.variables[at]: one})
 
     def _places(self, at: int, order: Any, count: Index) -> list[Any]:
         """In the kernel: what its variables up to `at` are instead."""

@@ -11,7 +11,8 @@ that step have, where all multiprocessors run. Of two programs that differ in on
 grid, tiles that do not depend on it are the same, and each brings one half of them to both. So
 both ask for less: of tiles of 128 rows and 192 columns for 224 rows in place of 320. Both have to
 bring as many tiles, in the same order, so bounds of loops may not depend on that variable, and
-producers may not look anything up.
+producers may not look anything up. (Two heads of a group stream the same, too: what says which
+group a head is in is the same for both where groups are pairs.)
 
 *Sums* (choice `sums`: how many blocks).
 
@@ -115,8 +116,21 @@ def shares(forall: Any, variable: Any, put: Any) -> bool:
 
 
 def _depends(window: Window, variable: Any, forall: Any) -> bool:
+    """Whether a window is another one for the two programs of a pair."""
     offsets = (v for v in window.offsets if not isinstance(v, int))
-    return any(depends_on(v, variable, forall) for v in offsets)
+    return any(depends_on(v, variable, forall) and not _of_pair(v, variable) for v in offsets)
+
+
+def _of_pair(value: Any, variable: Any) -> bool:
+    """Whether a value is the number of a group, of as many pairs, that a variable is in."""
+    op = defining_op(value)
+    if op is None or op.name != "affine.apply" or list(op.operands) != [variable]:
+        return False
+    (place,) = ir.AffineMapAttr(op.attributes["map"]).value.results
+    if not isinstance(place, ir.AffineFloorDivExpr):
+        return False
+    group = place.rhs if isinstance(place.lhs, ir.AffineDimExpr) else None
+    return isinstance(group, ir.AffineConstantExpr) and group.value % PAIR == 0
 
 
 def _summing_loop(forall: Any) -> Any:

@@ -2,7 +2,8 @@
 """Pass `expand-math`: elementary functions of f32 (scalars and vectors) become arithmetic.
 
 f16 and bf16 are widened first. Ops that are a few plain ones on any type (`isnan`, `ipowi`) become
-these. What has no expansion here (f64, sin, cos, tan) is left for `convert-math-to-libm`.
+these, and so do divisions of integers by what may be 0, which would end the process. What has no
+expansion here (f64, sin, cos, tan) is left for `convert-math-to-libm`.
 `arith.maximumf` and `minimumf` are expanded too: x86 has no instruction for them, and LLVM's own
 expansion also orders zeros by sign, at twice the cost. Casts between f64 and 16 bits go through
 f32: LLVM calls functions for `arith.truncf` that not every C library has, and `arith-expand` knows
@@ -116,7 +117,7 @@ def _found(module: Any) -> list[Any]:
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
-        if op.name.startswith("math.") or op.name in _ARITH:
+        if op.name.startswith("math.") or op.name in _ARITH or op.name in plain_math.DIVISIONS:
             found.append(op)
         return ir.WalkResult.ADVANCE
 

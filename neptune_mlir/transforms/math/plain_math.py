@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`math` ops that are a few plain operations on any type, scalars and vectors alike."""
+"""Ops that are a few plain operations on any type, scalars and vectors alike. Divisions of integers
+are among them: those that have no result end a process on x86."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ _LEAST_NORMAL = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.
 
 def expand(op: Any) -> list[Any] | None:
     """What the results of an op are, made at the insertion point; None for other ops."""
+    if op.name in DIVISIONS:
+        return _safe_division(op)
     rule = _RULES.get(op.name)
     return None if rule is None else rule(*op.operands)
 
@@ -89,6 +92,31 @@ def _integer_power(x: Any, n: Any) -> list[Any]:
     return [arith.select(negative, arith.select(unit, made, zero), made)]
 
 
+def _safe_division(op: Any) -> list[Any] | None:
+    """As XLA has it: by 0 the quotient is -1 and the rest x; the least number by -1 is itself. What
+    is divided by a constant, or is an index of our own, needs none of it."""
+    x, by = op.operands
+    kind = x.type
+    known = not isinstance(by.owner, ir.Block) and by.owner.name == "arith.constant"
+    if known or not isinstance(_element(kind), ir.IntegerType):
+        return None
+    one, minus_one = _number(1, kind), _number(-1, kind)
+    none = arith.cmpi(arith.CmpIPredicate.eq, by, _number(0, kind))
+    undefined = none
+    if not op.name.endswith("ui"):
+        least = _number(-(1 << (_element(kind).width - 1)), kind)
+        at_least = arith.cmpi(arith.CmpIPredicate.eq, x, least)
+        turned = arith.cmpi(arith.CmpIPredicate.eq, by, minus_one)
+        undefined = arith.ori(none, arith.andi(at_least, turned))
+    made = ir.Operation.create(
+        op.name, results=[kind], operands=[x, arith.select(undefined, one, by)]
+    ).results[0]
+    instead = x if op.name.startswith("arith.rem") else minus_one
+    return [arith.select(none, instead, made)]
+
+
+DIVISIONS = {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi",
+             "arith.ceildivsi", "arith.ceildivui"}  # fmt: skip
 _RULES: dict[str, Callable[..., list[Any]]] = {
     "math.isnan": _is_nan, "math.isinf": _is_infinite, "math.isfinite": _is_finite,
     "math.isnormal": _is_normal, "math.clampf": _clamp, "math.sincos": _sincos,

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from neptune_mlir.algebra import terms as T
@@ -42,6 +42,7 @@ from neptune_mlir.dialects.nests import DYNAMIC
 from neptune_mlir.targets.chips import gpu_target, is_known
 from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.resources import WARPS, kept_row_warps, row_lanes
+from neptune_mlir.targets.row_model import RowForm, RowWork, best, held_elements
 from neptune_mlir.targets.warp_groups import CHUNK
 from neptune_mlir.transforms.schedule.wishes import Wishes
 
@@ -65,14 +66,12 @@ NEVER, AGAIN, ALWAYS = range(3)  # which rows: none, those that are read again, 
 
 class ShortRows(NamedTuple):
     """Of a tile that has all of each of its rows: how many (0: by lanes), which rows take it that
-    are moved element by element, and which of whole chunks, these from what length on. `once`: how
-    many it has of those of whole chunks that are read once (0: as `chunks` says), each a warp's."""
+    are moved element by element, and which of whole chunks, these from what length on."""
 
     rows: int
     single: int
     chunks: int
     least: int = 0
-    once: int = 0
 
 
 # by their length: powers of two, and 3/4 of some. Tiles of one load are better than loops for rows
@@ -82,17 +81,14 @@ SHORT_ROWS = {
     128: ShortRows(0, ALWAYS, ALWAYS),
     SHORT_ROW: ShortRows(0, ALWAYS, ALWAYS),
     384: ShortRows(8, ALWAYS, NEVER),
-    512: ShortRows(8, ALWAYS, AGAIN, once=8),
-    768: ShortRows(4, ALWAYS, AGAIN, once=4),
-    1024: ShortRows(4, ALWAYS, NEVER, once=4),
-    3 * 512: ShortRows(1, NEVER, AGAIN, least=1024, once=4),
-    ROW // 2: ShortRows(1, AGAIN, AGAIN, least=1024, once=2),
+    512: ShortRows(8, ALWAYS, AGAIN),
+    768: ShortRows(4, ALWAYS, AGAIN),
+    1024: ShortRows(4, ALWAYS, NEVER),
+    3 * 512: ShortRows(1, NEVER, AGAIN, least=1024),
+    ROW // 2: ShortRows(1, AGAIN, AGAIN, least=1024),
     3072: ShortRows(1, AGAIN, NEVER),
     ROW: ShortRows(1, AGAIN, AGAIN, least=3072),
 }
-# of known lengths, of whole chunks, read once: a warp has all of one
-WARP_ROWS = range(513, 3072 + 1)
-FEW_ELEMENTS = 6 * 256  # of a row up to which several are a program's
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
 ACROSS = 64  # elements across MOST_BESIDE columns that are moved one by one, of a tile
 THREADS = 128  # of a program that reduces a tile of ROW elements
@@ -109,25 +105,18 @@ PRODUCT_ROWS = 1024, ROW // 2, ROW
 # Rows of whole chunks that are read again are kept in shared memory from so many elements on: with
 # functions; else where one sum reads them, or several. Where only a call knows the length, kernels
 # are for up to so many, and more than some.
-KEPT_WITH_FUNCTIONS, KEPT_FROM, KEPT_FOR_SUMS = 2 * ROW, 8 * ROW, 4 * ROW
+KEPT_WITH_FUNCTIONS, KEPT_FROM = 2 * ROW, 8 * ROW
 KEPT_ROWS = {
     4 * ROW: 3 * ROW, 5 * ROW: 4 * ROW, 8 * ROW: 5 * ROW, 14 * ROW: 8 * ROW, 16 * ROW: 14 * ROW,
     20 * ROW: 16 * ROW, 27 * ROW: 20 * ROW,
 }  # fmt: skip
-# Rows of whole chunks that are read once, by up to how many elements they have: warps of a program
-# that keeps one there, too: all of it is under way, for few registers. Where a call has up to
-# FEW_ONCE by multiprocessor, WARPS have it in registers, up to FEW_MOST elements.
-# From LARGE on calls with few rows are left to what is said of these above.
-ONCE_ROWS = {
-    3072: 2, ROW: 2, 6144: 4, 2 * ROW: 4, 3 * ROW: 8, 4 * ROW: 8, 5 * ROW: 8, 8 * ROW: 8,
-}  # fmt: skip
-LEAST_ONCE = dict(zip(ONCE_ROWS, (ROW // 2, *ONCE_ROWS), strict=False))  # and more than so many
+# Rows of whole chunks that are read once have kernels for up to so many elements, and more than
+# some. From LARGE on calls with few rows are left to what is said of these above; up to FEW_MOST
+# those with up to FEW_ONCE by multiprocessor have kernels of their own, where the model says so.
+ONCE_ROWS = (3072, ROW, 6144, 2 * ROW, 3 * ROW, 4 * ROW, 5 * ROW, 8 * ROW)
+LEAST_ONCE = dict(zip(ONCE_ROWS, (ROW // 2, *ONCE_ROWS), strict=False))
 FEW_ONCE, FEW_MOST, LARGE = 16, 2 * ROW, 4 * ROW
-SUM_WARPS = 8  # of a row of more than ROW / 2 elements that one sum reads, and the result
-# Of such rows of whole chunks, without functions, that are no longer than these, two warps have
-# one, and a program of WARPS as many: threads have few elements, and many programs load. (Shorter
-# ones leave lanes of two warps without elements.)
-PAIRS, PAIR_ROWS = 2, range(512, 1024 + 1)
+FEW_ROWS = 4  # by multiprocessor, of the calls that FEW_ONCE is for
 FUNCTIONS = {"exp", "log", "tanh", "sin", "cos", "erf"}
 
 Tiles = tuple[tuple[int, int, int], ...]
@@ -136,22 +125,24 @@ Tiles = tuple[tuple[int, int, int], ...]
 @dataclass(frozen=True)
 class RowCalls:
     """The calls that a tile is for: rows of at least `length`, and whether these are few; of `most`
-    elements at most (0: any); `held` as of the pass `tile`; whether rows are `cut` into chunks."""
+    elements at most (0: any); `held` as of the pass `tile`; whether rows are `cut` into chunks; of
+    a `chip`."""
 
     held: int
     length: int
     few: int
     most: int
     cut: bool
+    chip: str = ""
 
 
 def row_tile(
-    op: Any, nests: Sequence[FusedNest], axis: int, chip: str, calls: RowCalls
+    op: Any, nests: Sequence[FusedNest], axis: int, calls: RowCalls
 ) -> tuple[int, int, Sequence[int]]:
     """Rows and elements along an axis of a tile that reads a row once, or seldom (0, 0: by another
     rule), and from which lengths on others are better, where a stream can say so."""
-    extent, streamed = list(op.domain)[axis], isinstance(op, N.StreamOp)
-    wide = is_known(chip) and gpu_target(chip).row_warps * WARP_ROW > ROW
+    extent, streamed, chip = list(op.domain)[axis], isinstance(op, N.StreamOp), calls.chip
+    wide = _is_wide(chip)
     along = [r for nest in nests for r in nest.reads if axis in T.axes_of(r)]
     if (extent == DYNAMIC and not wide) or not all(axis in T.axes_of(r.args[-1]) for r in along):
         return 0, 0, ()
@@ -165,7 +156,7 @@ def row_tile(
     most = min(ROW, 1 << (calls.held // 6).bit_length() - 1) if calls.held else ROW
     if extent == DYNAMIC:
         tiles = _tiles(op, nests, axis)
-        if rows := _rows_of_call(op, nests, axis, chip, calls.most):
+        if rows := _rows_of_call(op, nests, axis, calls):
             return rows, calls.most, ()
         starts = [start for start, *_ in tiles[-2::-1]] or [FEW_FROM]
         starts = starts if streamed and not calls.length else []
@@ -177,8 +168,8 @@ def row_tile(
         return rows, min(most, elements) if most < ROW else elements, starts
     long = wide and extent >= FEW_FROM
     large = calls.few and extent > LARGE and not is_read_again(nests, axis)
-    if wide and not large and (rows := _whole_rows(op, nests, axis, chip, most)):
-        few = long and bool(kept_warps(op, nests, axis, chip, extent))  # may be cut
+    if wide and not large and (rows := _whole_rows(op, nests, axis, calls, most)):
+        few = long and bool(kept_warps(op, nests, axis, calls, extent))  # may be cut
         few |= streamed and 2 * extent > PART and not is_single(_tiles(op, nests, axis))
         return rows, extent, [FEW_FROM] if few else ()
     if long and calls.few:
@@ -202,32 +193,29 @@ def row_tile(
     return (max(1, most // elements), elements, starts) if elements > 256 else (0, 0, ())
 
 
-def _rows_of_call(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
+def _rows_of_call(op: Any, nests: Sequence[FusedNest], axis: int, calls: RowCalls) -> int:
     """Rows, whose length only a call knows, of a tile that has all of each, `most` elements at
     most; 0: a tile has not."""
-    tiles, again = _tiles(op, nests, axis), is_read_again(nests, axis)
-    if most in (KEPT_ROWS if again else ONCE_ROWS) and kept_warps(op, nests, axis, chip, most):
+    tiles, again, most = _tiles(op, nests, axis), is_read_again(nests, axis), calls.most
+    if most in (KEPT_ROWS if again else ONCE_ROWS) and kept_warps(op, nests, axis, calls, most):
         return 1  # of few rows, too
-    if most > PAIR_ROWS.start and is_of_pairs(op, nests, axis, most):
-        return PAIRS
+    if form := form_of(op, nests, axis, calls, most):
+        served = not calls.few and _is_served(op, nests, axis, calls, form)
+        return form.rows if (most in SHORT_ROWS or most in ONCE_ROWS) and not served else 0
     if most not in SHORT_ROWS or not _is_held(tiles, most, again):
         return 0
-    short = SHORT_ROWS[most]
-    rows = short.once if tiles is ONCE_TILES and short.once else short.rows
-    return rows or _short_rows(op, nests, axis, chip, most)
+    return SHORT_ROWS[most].rows or _short_rows(op, nests, axis, calls.chip, most)
 
 
-def _whole_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most: int) -> int:
+def _whole_rows(op: Any, nests: Sequence[FusedNest], axis: int, calls: RowCalls, most: int) -> int:
     """Rows of a known length of a tile that has all of each; 0: a tile has not."""
     extent, streamed = op.domain[axis], isinstance(op, N.StreamOp)
     if streamed and _is_short(op, nests, axis, extent):
-        return _short_rows(op, nests, axis, chip, extent)
-    if streamed and is_of_warps(op, nests, axis):
-        return 4 if extent <= FEW_ELEMENTS else 1  # programs begin no faster
-    if kept_warps(op, nests, axis, chip, extent):
+        return _short_rows(op, nests, axis, calls.chip, extent)
+    if kept_warps(op, nests, axis, calls, extent):
         return 1
-    if is_of_pairs(op, nests, axis, extent):
-        return PAIRS
+    if form := form_of(op, nests, axis, calls, extent):
+        return form.rows
     if 256 < extent <= _whole_row(nests, axis):
         return max(1, most // (1 << (extent - 1).bit_length()))
     single = streamed and is_single(_tiles(op, nests, axis)) and not is_read_again(nests, axis)
@@ -288,43 +276,100 @@ def row_warps(
     extent, most = op.domain[axis], calls.most
     if elements in (extent, most) and _is_short(op, nests, axis, elements):
         return WARPS
+    whole = elements in (extent, most)
+    form = form_of(op, nests, axis, calls, elements) if whole else None
+    if form and form.rows == rows:
+        return form.warps
     if elements == most and _tiles(op, nests, axis) is ONCE_TILES:
         return WARPS if most in ONCE_ROWS else min(rows, WARPS)
     if is_read_again(nests, axis):
-        whole = elements in (extent, most)
-        if whole and rows == PAIRS and is_of_pairs(op, nests, axis, elements):
-            return WARPS
-        alone = whole and elements <= ROW < 2 * elements and _sums(nests, axis) == 1
-        single = is_single(_tiles(op, nests, axis))
-        more = 2 if whole and calls.few == 1 and not single else 1  # a multiprocessor has one row
-        return SUM_WARPS if alone else more * PART_WARPS if 2 * elements > PART else 0
-    if is_single(_tiles(op, nests, axis)) and extent == elements > ROW:
-        return WARPS
-    return rows if is_of_warps(op, nests, axis) else 0
+        return PART_WARPS if 2 * elements > PART else 0
+    return WARPS if is_single(_tiles(op, nests, axis)) and extent == elements > ROW else 0
 
 
-def kept_warps(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, elements: int) -> int:
-    """Warps of a program that keeps rows of up to so many elements in shared memory, all of each in
-    a tile (`stashed.py`); 0: it does not."""
-    if not (isinstance(op, N.StreamOp) and is_known(chip)):
-        return 0
-    again, functions = is_read_again(nests, axis), _has_functions(nests, axis)
-    least = KEPT_WITH_FUNCTIONS if functions else _kept_from(op, nests, axis)
-    if elements < (least if again else min(ONCE_ROWS)):
-        return 0
+def form_of(
+    op: Any, nests: Sequence[FusedNest], axis: int, calls: RowCalls, elements: int
+) -> RowForm | None:
+    """Rows and warps of programs that have all of each row, up to so many elements, of whole
+    chunks; None where nothing was measured: short rows, and those that are read again beside
+    functions, or in a loop."""
+    if not (isinstance(op, N.StreamOp) and _is_wide(calls.chip)) or elements <= SHORT_ROW:
+        return None
+    again, sizes = is_read_again(nests, axis), _sizes(op, nests, axis)
+    known = op.domain[axis] == elements
+    if calls.cut or not sizes or (again and _has_functions(nests, axis)):
+        return None
+    if elements > (8 * ROW if known or not again else ROW):
+        return None
+    keeps = not (again and _reduces_vectors(nests, axis))
+    row = RowWork(sum(sizes), BYTES // min(sizes), again, max(1, _sums(nests, axis)), keeps)
+    return best(gpu_target(calls.chip), row, elements, _rows(op, axis, calls))
+
+
+def _is_served(
+    op: Any, nests: Sequence[FusedNest], axis: int, calls: RowCalls, form: RowForm
+) -> bool:
+    """Whether kernels for rows of the next length serve these calls as well: threads have as many
+    elements."""
+    most = calls.most
+    longer = min((n for n in SHORT_ROWS if n > most), default=0)
+    if most not in SHORT_ROWS or not longer or SHORT_ROWS[longer].least > SHORT_ROWS[most].least:
+        return False
+    chunk = BYTES // min(_sizes(op, nests, axis))
+    same = held_elements(form, chunk, most) == held_elements(form, chunk, longer)
+    return same and form == form_of(op, nests, axis, replace(calls, most=longer), longer)
+
+
+def few_once(op: Any, nests: Sequence[FusedNest], axis: int, chip: str) -> set[int]:
+    """Lengths of ONCE_ROWS of which programs take another form where a call has few rows."""
+    many, few = (RowCalls(0, 0, few, 1, False, chip) for few in (0, 1))
+    lengths = (n for n in ONCE_ROWS if n <= FEW_MOST)
+    return {
+        n for n in lengths if form_of(op, nests, axis, many, n) != form_of(op, nests, axis, few, n)
+    }
+
+
+def _rows(op: Any, axis: int, calls: RowCalls) -> int:
+    """How many rows the calls have that a tile is for; 0: many, or any."""
+    others = [n for a, n in enumerate(op.domain) if a != axis]
+    if DYNAMIC not in others:
+        return math.prod(others)
+    return MULTIPROCESSORS * (FEW_ROWS if calls.most else calls.few) if calls.few else 0
+
+
+def _is_wide(chip: str) -> bool:
+    """Whether a row may have a program of many warps."""
+    return is_known(chip) and gpu_target(chip).row_warps * WARP_ROW > ROW
+
+
+def _sizes(op: Any, nests: Sequence[FusedNest], axis: int) -> list[int]:
+    """Bytes of an element of each array that rows lie in; none where these are not all of whole
+    chunks of 16 bytes, or lie along other axes, too."""
     made = {nest.key for nest in nests}
     reads = [r for nest in nests for r in nest.reads if r.attr not in made]
     along = [r for r in reads if axis in T.axes_of(r) and len(T.axes_of(r)) > 1]
     sizes = {r.attr: element_bytes(r.dtype) for r in along}
-    if not sizes or not all(is_multiple(_extent(op, axis), BYTES // n) for n in sizes.values()):
+    whole = all(is_multiple(_extent(op, axis), BYTES // n) for n in sizes.values())
+    return list(sizes.values()) if whole else []
+
+
+def kept_warps(
+    op: Any, nests: Sequence[FusedNest], axis: int, calls: RowCalls, elements: int
+) -> int:
+    """Warps of a program that keeps rows of up to so many elements in shared memory, all of each in
+    a tile (`stashed.py`); 0: it does not."""
+    if not (isinstance(op, N.StreamOp) and is_known(calls.chip)):
         return 0
-    size, target = sum(sizes.values()) * elements, gpu_target(chip)
-    if again and elements <= _whole_row(nests, axis) and _reduces_vectors(nests, axis):
+    if form := form_of(op, nests, axis, calls, elements):
+        return form.warps if form.kept else 0
+    again, functions = is_read_again(nests, axis), _has_functions(nests, axis)
+    if not again or elements < (KEPT_WITH_FUNCTIONS if functions else _kept_from(nests, axis)):
         return 0
-    found = kept_row_warps(target, size, functions)
-    if again or not found:
-        return found
-    return next((warps for most, warps in ONCE_ROWS.items() if elements <= most), 0)
+    if elements <= _whole_row(nests, axis) and _reduces_vectors(nests, axis):
+        return 0
+    sizes = _sizes(op, nests, axis)
+    size = sum(sizes) * elements
+    return kept_row_warps(gpu_target(calls.chip), size, functions) if sizes else 0
 
 
 def _reduces_vectors(nests: Sequence[FusedNest], axis: int) -> bool:
@@ -339,12 +384,10 @@ def _reduces_vectors(nests: Sequence[FusedNest], axis: int) -> bool:
     return False
 
 
-def _kept_from(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
-    """From how many elements on rows without functions are kept: of those that several sums read,
-    where only a call knows the length, none that registers could hold."""
-    if _sums(nests, axis) == 1:
-        return KEPT_FROM
-    return KEPT_FROM + 1 if op.domain[axis] == DYNAMIC else KEPT_FOR_SUMS
+def _kept_from(nests: Sequence[FusedNest], axis: int) -> int:
+    """From how many elements on rows without functions are kept whose length only a call knows: of
+    those that several sums read, none that registers could hold."""
+    return KEPT_FROM + (_sums(nests, axis) > 1)
 
 
 def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:
@@ -362,21 +405,6 @@ def is_single(tiles: Tiles) -> bool:
     return tiles in (ROW_TILES, LONG_ROW_TILES)
 
 
-def is_of_warps(op: Any, nests: Sequence[FusedNest], axis: int) -> bool:
-    """Whether each row of a tile is a warp's."""
-    return list(op.domain)[axis] in WARP_ROWS and _tiles(op, nests, axis) is ONCE_TILES
-
-
-def is_of_pairs(op: Any, nests: Sequence[FusedNest], axis: int, elements: int) -> bool:
-    """Whether two warps have a row of up to so many elements: one that a sum reads, and the result
-    again."""
-    if elements not in PAIR_ROWS or not isinstance(op, N.StreamOp):
-        return False
-    if _has_functions(nests, axis) or not is_multiple(_extent(op, axis), LEAST_CHUNK):
-        return False
-    return is_read_again(nests, axis) and _sums(nests, axis) == 1
-
-
 def _is_short(op: Any, nests: Sequence[FusedNest], axis: int, elements: int) -> bool:
     """Whether few lanes share a row of so many elements: one of known length that is read once, of
     whole chunks, may be twice as long."""
@@ -388,8 +416,6 @@ def _is_held(tiles: Tiles, most: int, again: bool) -> bool:
     """Whether rows of so many elements, or fewer, are better off in a tile with masks than in
     loops."""
     short, single = SHORT_ROWS[most], is_single(tiles)
-    if tiles is ONCE_TILES and short.once:
-        return True
     held = short.single if single else short.chunks
     return held == ALWAYS or (held == AGAIN and (again if single else tiles is not ONCE_TILES))
 

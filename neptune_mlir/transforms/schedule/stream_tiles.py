@@ -69,8 +69,8 @@ def long_rows(
     axis = along[0] if along and axis not in along else axis  # of several that are reduced
     beside, length = rows_beside(nests, axis, op.domain[axis], wishes)
     few = wishes.few if wishes.length or wishes.most else 0
-    asked_for = RowCalls(wishes.held, length, few, wishes.most, cut)
-    rows, elements, starts = row_tile(op, nests, axis, chip_of(op), asked_for)
+    asked_for = RowCalls(wishes.held, length, few, wishes.most, cut, chip_of(op))
+    rows, elements, starts = row_tile(op, nests, axis, asked_for)
     if wishes.most and elements == wishes.most and op.domain[axis] == DYNAMIC:
         ONE_TILE.set(op.operation)
     if elements and streamed and is_read_again(nests, axis):
@@ -78,8 +78,7 @@ def long_rows(
     if elements and beside and streamed and axis == op.axis.value:
         SHORTER.set(op.operation, beside)
     kept = elements in (op.domain[axis], wishes.most) and rows == 1
-    in_registers = few and wishes.most and not is_read_again(nests, axis)
-    kept_by = kept and not in_registers and kept_warps(op, nests, axis, chip_of(op), elements)
+    kept_by = kept and kept_warps(op, nests, axis, asked_for, elements)
     if kept_by:
         note_choices(op.operation, {"warps": kept_by, "stash": 1})
     elif warps := row_warps(op, nests, axis, rows, elements, asked_for):

@@ -65,6 +65,7 @@ class Frame:
         self.parent = parent
         self.known: list[Linear] = [*(parent.known if parent else ()), *known]
         self.tiles = tiles
+        self.points: dict[int, Tile] = {}  # axes of one element, which stand there in any loop
         self.made: dict[Any, Any] = {}
         # whether it is in a loop of several iterations
         self.repeats: bool = parent is not None and parent.repeats
@@ -74,6 +75,8 @@ class Frame:
         if axis in self.tiles:
             return self.tiles[axis]
         if self.parent is None:
+            if axis in self.points:
+                return self.points[axis]
             raise KeyError(f"axis {axis} is bound by no loop here")
         return self.parent.tile(axis)
 
@@ -101,6 +104,7 @@ class GridProgram:
         self.kernel = kernel
         self.values = values
         self.root = frame
+        frame.points = {k: Tile(1, 0, 1) for k, a in enumerate(kernel.axes) if a.extent == 1}
         self._needs: dict[str, frozenset[int]] = {}
         self.loads = Loads(kernel, values)
         self._bodies = Bodies(kernel, self.extent)

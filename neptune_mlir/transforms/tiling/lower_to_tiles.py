@@ -55,7 +55,13 @@ from neptune_mlir.transforms.tiling.in_turns import (
 )
 from neptune_mlir.transforms.tiling.kernel import LOOPED, RunningValue, TileKernel, read_kernel
 from neptune_mlir.transforms.tiling.row_cuts import RowCuts, find_cuts
-from neptune_mlir.transforms.tiling.slices import Tile, extract_slice, grid_tiles, slice_operands
+from neptune_mlir.transforms.tiling.slices import (
+    Tile,
+    extract_slice,
+    grid_tiles,
+    hold_pads,
+    slice_operands,
+)
 from neptune_mlir.transforms.tiling.sums_awaited import await_sums
 from neptune_mlir.transforms.tiling.zeros import build_zeros, zeros_first
 
@@ -78,6 +84,7 @@ def lower_to_tiles(module: Any) -> None:
                 old.replace_all_uses_with(new)
             _rebind(values, op, results)
             op.erase()
+        hold_pads(block)
         if CHIP.on(module.operation):
             zeros_first(block)
             await_sums(block)

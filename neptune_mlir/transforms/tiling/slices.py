@@ -89,6 +89,16 @@ def extract_slice(
     return tensor.ExtractSliceOp(kind, source, *slice_operands(offsets, sizes)).result
 
 
+def hold_pads(block: Any) -> None:
+    """Keeps pads at the start of what kernels read apart from those of tiles: `canonicalize` makes
+    one of two, where a kernel reads the whole, and loads have no pad at their start."""
+    for op in block.operations:
+        if op.operation.name == "tensor.pad":
+            low = ir.DenseI64ArrayAttr(op.operation.attributes["static_low"])
+            if any(low):
+                op.operation.attributes["nofold"] = ir.UnitAttr.get()
+
+
 def pad(source: Any, tiles: Sequence[Tile]) -> Any:
     """`source`, the valid part of `tiles`, padded at its end with 0 to their static sizes."""
     if not any(t.ragged for t in tiles):

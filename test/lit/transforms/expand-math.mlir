@@ -71,3 +71,27 @@ func.func @plain(%d: f64, %a: vector<4xi16>, %b: vector<4xi16>) -> (i1, vector<4
   %p = math.ipowi %a, %b : vector<4xi16>
   return %n, %p : i1, vector<4xi16>
 }
+
+// By 0 a quotient is -1 and a rest x, and the least number by -1 is itself: without that a process
+// ends on x86. A known divisor is left alone, and so are positions.
+// CHECK-LABEL: func.func @quotients
+// CHECK: %[[ZERO:.*]] = arith.cmpi eq, %[[BY:.*]], %{{.*}} : vector<4xi32>
+// CHECK: %[[UNDEFINED:.*]] = arith.ori %[[ZERO]], %{{.*}} : vector<4xi1>
+// CHECK: %[[SAFE:.*]] = arith.select %[[UNDEFINED]], %{{.*}}, %[[BY]]
+// CHECK: %[[QUOTIENT:.*]] = arith.divsi %{{.*}}, %[[SAFE]]
+// CHECK: arith.select %[[ZERO]], %{{.*}}, %[[QUOTIENT]]
+// CHECK: %[[ZERO:.*]] = arith.cmpi eq, %[[BY:.*]], %{{.*}} : i8
+// CHECK: %[[SAFE:.*]] = arith.select %[[ZERO]], %{{.*}}, %[[BY]]
+// CHECK: %[[REST:.*]] = arith.remui %[[X:.*]], %[[SAFE]]
+// CHECK: arith.select %[[ZERO]], %[[X]], %[[REST]]
+// CHECK-NOT: arith.select
+// CHECK: return
+func.func @quotients(%x: vector<4xi32>, %y: vector<4xi32>, %a: i8, %b: i8, %i: index, %j: index)
+    -> (vector<4xi32>, i8, vector<4xi32>, index) {
+  %seven = arith.constant dense<7> : vector<4xi32>
+  %0 = arith.divsi %x, %y : vector<4xi32>
+  %1 = arith.remui %a, %b : i8
+  %2 = arith.divsi %x, %seven : vector<4xi32>
+  %3 = arith.divsi %i, %j : index
+  return %0, %1, %2, %3 : vector<4xi32>, i8, vector<4xi32>, index
+}

@@ -10,6 +10,8 @@
 // CHECK: %[[COUNT:.*]] = arith.select
 // CHECK: %[[ORDER:.*]] = scf.forall (%[[I:.*]]) in (%[[COUNT]]) shared_outs(%[[OUT:.*]] = %{{.*}}) -> (tensor<?xi32>)
 // CHECK: tensor.extract %[[N]][%[[I]]]
+// CHECK-NEXT: arith.index_cast
+// CHECK-NEXT: affine.max
 // CHECK: %[[RANK:.*]] = scf.for %[[J:.*]] = %{{.*}} iter_args
 // CHECK: tensor.extract %[[N]][%[[J]]]
 // CHECK: %[[NUMBER:.*]] = arith.index_cast %[[I]] : index to i32
@@ -87,8 +89,7 @@ module attributes {neptune.chip = "sm_90a"} {
 // CHECK: = scf.for %
 // CHECK-NEXT: %[[OTHER:.*]] = tensor.extract
 // CHECK-NEXT: %[[ITS:.*]] = arith.index_cast %[[OTHER]]
-// CHECK-NEXT: %[[FROM:.*]] = affine.apply #{{.*}}(%[[ITS]], %c0
-// CHECK-NEXT: %[[SPAN:.*]] = affine.max #{{.*}}(%[[FROM]])
+// CHECK-NEXT: affine.max #{{.*}}(%[[ITS]])
 // CHECK-NEXT: affine.apply
 // CHECK-NEXT: arith.cmpi slt
 // CHECK: "sum_order"
@@ -115,5 +116,66 @@ module attributes {neptune.chip = "sm_90a"} {
       }
     } {mapping = [#gpu.block<linear_dim_0>], neptune.kernel = "sum"}
     return %r : tensor<?xf32>
+  }
+}
+
+// -----
+
+// A stream is the longer, the larger the number is, also where a program has a part of it: sequences
+// are ranked by the number, and nothing is divided for each pair of them. A window's stream is not:
+// its length is computed.
+// CHECK-LABEL: func.func @parts
+// CHECK: scf.forall {{.*}} shared_outs
+// CHECK-NOT: arith.divui
+// CHECK: neptune.kernel = "part_order"
+// CHECK: scf.forall {{.*}} shared_outs
+// CHECK: scf.forall {{.*}} shared_outs
+// CHECK: scf.for
+// CHECK: %[[TO:.*]] = arith.index_cast
+// CHECK-NEXT: %[[FROM:.*]] = affine.max #{{.*}}(%[[TO]])
+// CHECK-NEXT: affine.apply #{{.*}}(%[[TO]], %[[FROM]])
+// CHECK: neptune.kernel = "window_order"
+module attributes {neptune.chip = "sm_90a"} {
+  func.func @parts(%x: tensor<?x?xf32>, %n: tensor<?xi32>) -> (tensor<?x?x4xf32>, tensor<?x4xf32>) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c32 = arith.constant 32 : index
+    %f0 = arith.constant 0.0 : f32
+    %batch = tensor.dim %x, %c0 : tensor<?x?xf32>
+    %parts = tensor.dim %x, %c1 : tensor<?x?xf32>
+    %out = tensor.empty(%parts, %batch) : tensor<?x?x4xf32>
+    %r = scf.forall (%c, %b, %h) in (%parts, %batch, 4) shared_outs(%o = %out) -> (tensor<?x?x4xf32>) {
+      %number = tensor.extract %n[%b] : tensor<?xi32>
+      %length = arith.index_cast %number : i32 to index
+      %tiles = affine.apply affine_map<(l) -> (l ceildiv 32)>(%length)
+      %before = arith.muli %tiles, %c : index
+      %first = arith.divui %before, %parts : index
+      %begin = affine.apply affine_map<(l) -> (l * 32)>(%first)
+      %next = arith.addi %c, %c1 : index
+      %behind = arith.muli %tiles, %next : index
+      %last = arith.divui %behind, %parts : index
+      %end = affine.min affine_map<(l, m) -> (l * 32, m)>(%last, %length)
+      %sum = scf.for %j = %begin to %end step %c32 iter_args(%s = %f0) -> (f32) {
+        scf.yield %s : f32
+      }
+      %e = tensor.from_elements %sum : tensor<f32>
+      scf.forall.in_parallel {
+        tensor.parallel_insert_slice %e into %o[%c, %b, %h] [1, 1, 1] [1, 1, 1] : tensor<f32> into tensor<?x?x4xf32>
+      }
+    } {mapping = [#gpu.block<linear_dim_0>, #gpu.block<linear_dim_1>, #gpu.block<linear_dim_2>], neptune.kernel = "part"}
+    %out2 = tensor.empty(%batch) : tensor<?x4xf32>
+    %w = scf.forall (%b, %h) in (%batch, 4) shared_outs(%o = %out2) -> (tensor<?x4xf32>) {
+      %number = tensor.extract %n[%b] : tensor<?xi32>
+      %length = arith.index_cast %number : i32 to index
+      %begin = affine.max affine_map<(l) -> (l - 5000, 0)>(%length)
+      %sum = scf.for %j = %begin to %length step %c32 iter_args(%s = %f0) -> (f32) {
+        scf.yield %s : f32
+      }
+      %e = tensor.from_elements %sum : tensor<f32>
+      scf.forall.in_parallel {
+        tensor.parallel_insert_slice %e into %o[%b, %h] [1, 1] [1, 1] : tensor<f32> into tensor<?x4xf32>
+      }
+    } {mapping = [#gpu.block<linear_dim_0>, #gpu.block<linear_dim_1>], neptune.kernel = "window"}
+    return %r, %w : tensor<?x?x4xf32>, tensor<?x4xf32>
   }
 }

@@ -98,3 +98,22 @@ func.func @centred(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
     : () -> tensor<8x64xf32>
   return %r : tensor<8x64xf32>
 }
+
+// A pad at the start of what a kernel reads whole stays apart from that of its tile: no load has one.
+
+// CHECK-LABEL: func.func @padded
+// CHECK: %[[HOST:.*]] = tensor.pad %arg0 nofold low[1, 1] high[0, 0]
+// CHECK: tensor.pad %[[HOST]] low[0, 0] high[0, 4]
+func.func @padded(%x: tensor<11x11xf32>) -> tensor<12xf32> {
+  %none = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[1, 1] high[0, 0] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %none : f32
+  } : tensor<11x11xf32> to tensor<12x12xf32>
+  %r = "neptune.reduce"() ({
+    %a = "neptune.read"(%p) {map = affine_map<(i, j) -> (i, j)>} : (tensor<12x12xf32>) -> f32
+    "neptune.yield"(%a) : (f32) -> ()
+  }, {}) {combiner = "add", identity = 0.0 : f32, domain = array<i64: 12, 12>, result_axes = array<i64: 0>,
+          neptune.tile = array<i64: 12, 16>} : () -> tensor<12xf32>
+  return %r : tensor<12xf32>
+}

@@ -247,11 +247,10 @@ def test_zeros_ones_and_masks_move_alike():
         return run
 
     ones = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
-    unlike = [0.37, 11.3, 5.1, 101.7, 33.3, 64.9, 7.7, 900.1]
-    pairs = [(a, b) for a in unlike for b in unlike]
-    for times, least, most in ((1.0, 50, 64), (9.0, 0, 32)):
+    unlike = [0.37, 11.3, 5.1, 101.7, 33.3, 64.9, 7.7, 900.1, 2.9, 430.3, 17.9, 250.7]
+    for times, least, most in ((1.0, 10, 12), (9.0, 0, 6)):
         right = [judge(programs(third(times, a), third(1.0, a * 1.1 + 1), third(0.0, 0)), [ones])
-                 for a, b in pairs]  # fmt: skip
+                 for a in unlike]  # fmt: skip
         assert least <= sum(found.ok for (found,) in right) <= most
 
 

@@ -16,7 +16,7 @@ from neptune_mlir.algebra.numerics.accuracy import ANY
 from neptune_mlir.algebra.numerics.evaluation import Domain, define, fused
 from neptune_mlir.algebra.numerics.floats import rounded
 from neptune_mlir.algebra.numerics.kept import added_in_pairs, is_row, with_digits
-from neptune_mlir.algebra.numerics.stress import stress
+from neptune_mlir.algebra.numerics.stress import extents_of, stress
 from neptune_mlir.algebra.solver import Unsolvable, solve_chain
 from support.chains import (
     AXIS,
@@ -31,6 +31,7 @@ from support.chains import (
     m,
     maximum,
     n,
+    number,
     read,
     reduction,
     ref,
@@ -414,3 +415,10 @@ def test_what_a_chain_is_made_of_is_evaluated_once(monkeypatch):
     assert sorted(exponentials) == ["d"] * (2 + len(ANY)) + ["f"]
     quotients = [precision for op, precision in evaluated if op == "div"]
     assert sorted(quotients) == ["d"] * (2 + len(ANY)) + ["f"] * 3  # of sums in three orders
+
+
+def test_inputs_of_streams_that_are_compared_with_many_axes_stay_small():
+    """Windows of images that are shifted: six axes of 24 were 273 GiB."""
+    many = sum(number(axis) for axis in range(6)) < 7
+    assert extents_of([many.term], 0, 24) == (24, 3, 3, 3, 3, 3)
+    assert extents_of([(number(0) + number(1) < 7).term], 1, 24) == (24, 24)

@@ -118,7 +118,7 @@ def test_a_diagnostic_of_several_lines_has_one_place(folder, capsys):
 
 @pytest.mark.parametrize("module", ["main", "opt"])
 def test_standard_output_that_takes_nothing(module):
-    command = [sys.executable, "-m", f"neptune_mlir.cli.{module}", "--help"]
+    command = [sys.executable, "-m", f"neptune_mlir.cli.{module}", "--version"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
@@ -193,3 +193,11 @@ def test_extents_of_arguments_without_names(folder, capsys):
     code, printed = said([*search, "--extent", "x.1=4"], capsys)
     assert code == 2 and "hint: 0.1" in printed
     assert said([*search, "--extent", "0.1=4"], capsys)[0] == 0
+
+
+def test_what_names_nothing(folder, capsys):
+    build = ["bench", "build", "b", "--suite", "prefill", "--only", "no such"]
+    code, printed = said(build, capsys)
+    assert code == 2 and "no program of prefill has 'no such' in its name" in printed
+    code, printed = said(["tune", "p.mlir", "--target", "cpu"], capsys)  # `search` has it
+    assert code == 2 and "unknown argument '--target'" in printed and "another action" in printed

@@ -218,6 +218,21 @@ def test_scores_of_minus_infinity():
     assert not dq[0, 0, 4].any() and not dbias[0, 0, 4].any() and not dbias[0, 0, 2, :3].any()
 
 
+def test_an_axis_of_one_element_is_streamed():
+    """What is outside of the loop reads its only element, and is made there."""
+    p = N.Program("p")
+    j, e = p.axes("j e", j=21, e=1)
+    g, v, u = p.input("g", e)[e], p.input("v", j, e)[j, e], p.input("u", j)[j]
+    score = N.sum(g / (abs(u) + 1.0), j)
+    p.output(N.sum(N.exp(score - N.max(score, e)) * v, j), e)
+    gradient = neptune.grad(p)
+    rng = np.random.default_rng(9)
+    arrays = [a.astype("f4") for a in map(rng.standard_normal, (1, (21, 1), 21, 1))]
+    wanted = gradient.reference(*(a.astype("f8") for a in arrays))
+    for found, exact in zip(neptune.compile(gradient)(*arrays), wanted, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
 @pytest.mark.parametrize("example", ZOO, ids=lambda e: e.name)
 def test_axes_of_length_one(example):
     """One row, one column, one key; maxima of one number."""

@@ -16,8 +16,8 @@ from neptune_mlir.frontend.from_torch import from_torch  # noqa: E402
 from support.torch_modules import PROGRAMS  # noqa: E402
 
 OFTEN = (
-    "cosine", "cumsum_masked", "frobenius_norm", "group_norm", "huber", "logsumexp_gelu", "mish",
-    "multihead", "sigmoid_logsumexp", "sum_scale",
+    "cosine", "cumsum_beside_its_end", "cumsum_masked", "frobenius_norm", "group_norm", "huber",
+    "logsumexp_gelu", "mish", "multihead", "sigmoid_logsumexp", "sum_scale",
 )  # fmt: skip
 REFUSED = pytest.mark.xfail(
     reason="a minimum over channels of what is read by groups of channels: no tile fits both",

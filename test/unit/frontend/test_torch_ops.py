@@ -122,7 +122,26 @@ def bags(x, y, whole, at, updates):
     )  # fmt: skip
 
 
+def zeros(x, y, whole, at, updates):
+    """Signs of zeros as torch has them, by what 1 over each is; and numbers near 0."""
+    functional, x = torch.nn.functional, torch.where(x.abs() < 0.3, x * 0, x).nan_to_num(0, 9, -9)
+    signed = x / 3, torch.trunc(x), functional.elu(x), torch.fmod(x, 0.7), x // 0.5
+    near = y * 1e-6
+    return *(1 / s for s in signed), functional.elu(near) * 1e6, functional.selu(near) * 1e6
+
+
+def odd_numbers(x, y, whole, at, updates):
+    """The other number beside a NaN, and places of a NaN among ordered numbers."""
+    row = torch.tensor([-1.0, 0.0, 0.0, 2.0])
+    return (
+        torch.fmax(x, y[0, 0]), torch.fmin(x, x.flip(0)), torch.searchsorted(row, x),
+        torch.bucketize(x, row, right=True), torch.nn.functional.rrelu(y),
+    )  # fmt: skip
+
+
 PROGRAMS = {
+    "signs of zeros": zeros,
+    "NaN beside numbers": odd_numbers,
     "what is put where": put,
     "bags": bags,
     "pads below 0, GELU by tanh": shifted,  # torch-mlir: shifts lost, off by 5e-5
@@ -157,6 +176,32 @@ def test_gates_and_decays_compile_for_gpus(target):
         return torch.zeros_like(x).scatter(1, best, 1.0) * 0.9 ** torch.arange(6)
 
     agrees(program, torch.randn(5, 6), target=target)
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.functional, "grouped_mm"), reason="torch has none")
+def test_products_in_groups():
+    """torch's own looks at the offsets, and is exported for bfloat16 alone."""
+    ends = torch.tensor([2, 2, 7], dtype=torch.int32)  # of 8 rows the last has no group
+    x, w, z, v = (torch.randn(n) for n in ((8, 4), (3, 4, 8), (3, 5, 4), (4, 8)))
+    w[1] = torch.nan  # a group without rows
+
+    def program(x, w, z, v, ends):
+        product = torch.nn.functional.grouped_mm
+        summed = product(x.mT, x @ v, offs=ends)
+        return (
+            product(x, w, offs=ends), product(z, v, offs=ends), summed,
+            product(x[:3], w, offs=ends.clamp(max=3)), product(w.mT, w),
+        )  # fmt: skip
+
+    found = neptune_mlir.compile(from_torch(program, (x, w, z, v, ends)))(x, w, z, v, ends)
+    parts = [slice(0, 2), slice(2, 2), slice(2, 7)]
+    rows, columns = torch.zeros(8, 8), torch.zeros(5, 8)
+    for k, part in enumerate(parts):
+        rows[part], columns[:, part] = x[part] @ w[k], z[k] @ v[:, part]
+    summed = torch.stack([x[part].mT @ (x @ v)[part] for part in parts])
+    few = torch.cat([x[:2] @ w[0], x[2:3] @ w[2]])
+    for got, want in zip(found, (rows, columns, summed, few, w.mT @ w), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import rings, specialized
 from neptune_mlir.codegen.nvidia.clusters import instructions
 from neptune_mlir.frontend import notation
@@ -74,4 +75,32 @@ def test_blocks_that_share_a_sum(knobs, rows, length):
 
 def test_blocks_that_stay_share_no_sum():
     _, _, blocks = run(70, 256, 128, "product_rows:64;product_columns:128;sums:4")
+    assert not any(isinstance(block, ClusterBlock) for block in blocks)
+
+
+def attend(knobs: str, heads: int, kv_heads: int, length: int):
+    """The error of attention in pairs, and the blocks."""
+    program = ops.attention(head_dim=24, dtype="f16", heads=heads, kv_heads=kv_heads)
+    kernel = Specialised(program, knobs=knobs, blocks=2)
+    draw = np.random.default_rng(1).standard_normal
+    given = [draw((1, h, length, 24)).astype(np.float16) for h in (heads, kv_heads, kv_heads)]
+    right = program.reference(*(x.astype(float) for x in given))
+    return np.linalg.norm(kernel(*given) - right) / np.linalg.norm(right), kernel.blocks
+
+
+@pytest.mark.parametrize(
+    ("knobs", "heads", "kv_heads"),
+    [
+        ("pairs:1", 1, 1),  # three tiles of rows, one of which is made twice
+        ("pairs:2", 4, 2),  # two heads of a group
+    ],
+)
+def test_streams_in_pairs(knobs, heads, kv_heads):
+    error, blocks = attend(knobs, heads, kv_heads, 300)
+    assert error < 1e-3
+    assert all(isinstance(block, ClusterBlock) for block in blocks)
+
+
+def test_heads_of_two_groups_share_nothing():
+    _, blocks = attend("pairs:2", 6, 2, 130)
     assert not any(isinstance(block, ClusterBlock) for block in blocks)

@@ -64,18 +64,21 @@ def test_a_constant_keeps_products_in_range():
     assert np.linalg.norm(found - wanted) <= 2e-3 * np.linalg.norm(wanted)
 
 
-def test_gradients_keep_the_scale_of_scores():
-    """The adjoint of a score is 3e5, that of q k a 48th of it; the bias reads the former."""
+@pytest.mark.parametrize("heads", [1, 2])
+def test_gradients_keep_the_scale_of_scores(heads):
+    """The adjoint of a score is 3e5, that of q k a 48th of it; the bias reads the former. Sums over
+    the heads of a group stand between a sum and its constant."""
     program = ops.attention(
-        head_dim=16, dtype="f16", scale=1 / 48, heads=1, batch=1,
+        head_dim=16, dtype="f16", scale=1 / 48, heads=heads, kv_heads=1, batch=1,
         score_mod=lambda s, b, h, q, kv, bias: s + bias[h, kv],
         inputs={"bias": ops.Extra("h kv")},
     )  # fmt: skip
     backward = neptune.grad(program)
     generator = np.random.default_rng(1)
-    q, k, v, out = (generator.standard_normal((1, 1, n, 16)) for n in (9, 7, 7, 9))
+    q, k, v, out = (generator.standard_normal((1, h, n, 16))
+                    for h, n in ((heads, 9), (1, 7), (1, 7), (heads, 9)))  # fmt: skip
     arrays = [a.astype("f2") for a in (q, k, v * 2e4)]
-    arrays += [generator.standard_normal((1, 7)).astype("f4"), (out * 8).astype("f2")]
+    arrays += [generator.standard_normal((heads, 7)).astype("f4"), (out * 8).astype("f2")]
     wanted = backward.reference(*(a.astype("f8") for a in arrays))
     assert 2e5 < np.abs(wanted[3]).max() and np.abs(wanted[0]).max() < 6e4
     unfused = compile_unfused(backward.to_mlir(), "gradient", None, vectorize=False)

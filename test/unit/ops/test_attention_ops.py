@@ -239,6 +239,8 @@ def test_a_modifier_may_return_a_number():
         ({"v_dim": -1}, "v_dim is -1"),
         ({"dtype": "i32"}, "attention on i32"),
         ({"window": 1.5}, "window is 1.5"),
+        ({"window": -3}, "window is -3"),
+        ({"softcap": "x"}, "softcap is 'x'"),
         ({"softcap": 0.0}, "softcap is 0.0"),
         ({"align": "middle"}, "align is 'middle'"),
         ({"mask_mod": 3}, "mask_mod is 3"),

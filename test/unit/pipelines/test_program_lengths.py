@@ -44,14 +44,14 @@ def test_which_programs_are_about_as_long(mask, calls):
 @pytest.mark.parametrize(("rows", "taken"), [(211, False), (500, True)])
 def test_programs_that_are_as_long_take_rounds_under_a_mask(rows, taken):
     """39 heads: 78 programs are one round, 156 of half as many rows two."""
-    shape, length = Shape(184, 184, True, True), ["dim", 1, 2]
+    shape, length = Shape(192, 192, True, True), ["dim", 1, 2]
     each = ProgramLengths(length, even=["le", ["dim", 0, 2], 300])
     grids = [(HEADS, ["ceildiv", ["min", ["dim", 0, 2], 211], n]) for n in (128, 64)]
     plans = [replace(PLAN, launches=(Launch("f_0", grid, ()),)) for grid in grids]
     tiles = (shape, Choice(64, 112)), (shape, Choice(128, 96))
     case = cases.Case("few:1", length=length, tiles=tiles, each=each)
     when = Conditions(plans[0]).of(case, plans[1])
-    shapes = [(3, 13, rows, 184), (3, 13, 2000, 184)]
+    shapes = [(3, 13, rows, 192), (3, 13, 2000, 192)]
     assert bool(evaluate(when, shapes, (), 132)) == taken
 
 

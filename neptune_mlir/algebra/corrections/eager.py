@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from neptune_mlir.algebra.chain import Chain, Correction, Unsolvable
 from neptune_mlir.algebra.combiners import lookup
+from neptune_mlir.algebra.corrections.rescale import ratio, safe
 from neptune_mlir.algebra.extrema import Peel
 from neptune_mlir.algebra.facts import has_ref
 from neptune_mlir.algebra.normal import TooComplex
@@ -23,7 +24,6 @@ from neptune_mlir.algebra.operators import inverse_of
 from neptune_mlir.algebra.poly import mono_term, to_term
 from neptune_mlir.algebra.proofs import proof
 from neptune_mlir.algebra.proofs.proof import acc, at_time, new, old, references
-from neptune_mlir.algebra.rescale import ratio, safe
 from neptune_mlir.algebra.sums import split_monomials
 from neptune_mlir.algebra.terms import Term, const, leaves, make, show, substitute, walk
 
