@@ -277,8 +277,14 @@ def _room(kernel: TileKernel, key: str, axis: int) -> Index:
 
 
 def _has_whole_tiles(kernel: TileKernel) -> bool:
+    """Whether what programs add up has room for whole tiles. (What the function returns has the
+    extents that its caller knows.)"""
     streamed = kernel.axes[kernel.stream] if kernel.stream is not None else None
-    return bool(streamed and streamed.size) and CHIP.on(kernel.op.operation.parent.parent)
+    added = [r for r, key in zip(kernel.op.operation.results, kernel.results, strict=True)
+             if kernel.spread(key)]  # fmt: skip
+    leaves = any(use.owner.name == "func.return" for r in added for use in r.uses)
+    on_gpu = CHIP.on(kernel.op.operation.parent.parent)
+    return bool(streamed and streamed.size) and on_gpu and not leaves
 
 
 def _stream(program: GridProgram, chunk: Any, outs: Sequence[Any]) -> None:
