@@ -561,7 +561,9 @@ def _add(program: GridProgram, key: str, frame: Frame, strip: Any) -> Any:
 def _turn(program: GridProgram, frame: Frame) -> list[Any]:
     """When this program may add its part of the tile at hand."""
     if not _has_whole_tiles(program.kernel):
-        raise program.kernel.error("programs cannot take turns: tiles that are not whole")
+        raise program.kernel.error(
+            "programs cannot take turns: a returned sum has no room for their words"
+        )
     return turn_of(program, frame, _rows_of_tiles(program))
 
 

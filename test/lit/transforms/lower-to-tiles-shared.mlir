@@ -12,6 +12,21 @@
 // Who reads the sum waits for the programs of its rows, not for the kernel: for the first one's number at each
 // tile where they take turns, else for a word that counts all.
 // RUN: neptune-opt %t.mlir --join-streams=joined=1 --tile --set-choices=adder=1 --lower-to-tiles | filecheck %s --check-prefix=COUNTED
+// What the function returns has its own extents: its caller has no room for whole tiles, or for words.
+// RUN: sed -e 's/produce"(%%h)/produce"(%%z1)/' -e 's/%%r#1, %%u :/%%r#1, %%t :/' %t.mlir > %t.returned.mlir
+// RUN: neptune-opt %t.returned.mlir --join-streams=joined=1 --tile --set-choices=adder=1 --lower-to-tiles --canonicalize | filecheck %s --check-prefix=RETURNED
+
+// RUN: not neptune-opt %t.returned.mlir "--join-streams=joined=1 ordered=1" --tile --lower-to-tiles 2>&1 | filecheck %s --check-prefix=NOWORDS
+// NOWORDS: error: programs cannot take turns: a returned sum has no room for their words
+
+// RETURNED-LABEL: func.func @shared
+// RETURNED-SAME: %[[N:[a-z0-9]+]]: index, %{{.*}}: index)
+// RETURNED: %[[EMPTY:.*]] = tensor.empty(%[[N]]) : tensor<?x64xf32>
+// RETURNED-NEXT: scf.forall (%{{.*}}) in (%{{.*}}) shared_outs(%{{.*}} = %[[EMPTY]])
+// RETURNED: neptune.kernel = "shared_0_zeros2"
+// RETURNED: %[[MADE:.*]]:3 = scf.forall
+// RETURNED: "neptune.add_slice"(%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}) : (
+// RETURNED: return %[[MADE]]#0, %[[MADE]]#1, %[[MADE]]#2
 
 // COUNTED-LABEL: func.func @shared
 // COUNTED: scf.forall (%{{.*}}) in (%{{.*}}) shared_outs
