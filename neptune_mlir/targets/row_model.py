@@ -27,11 +27,8 @@ PROGRAM, WARP = 0.03, 0.0141  # to begin one, and for each of its warps
 JOINED = 0.0141  # for each warp that a sum is joined from, and sum
 CORRECTED = 0.0688  # sums beside the first, which are corrected as they run, or wait for it
 INSTRUCTIONS = 12.5  # of such a sum, an element
-HELD, HELD_ONCE, HELD_AGAIN = (
-    0.00561,
-    0.004,
-    0.736,
-)  # each element of a thread; more where corrected rows come again
+HELD, HELD_ONCE = 0.00561, 0.004  # each element of a thread: of rows read again, and once
+HELD_AGAIN = 0.736  # how much more where sums of such rows are corrected
 LATE, LATE_FROM = 0.014, 16  # vectors beside a row that come late, where threads have more
 COPIED, COPIED_ONCE, COPIED_WORD = 0.631, 0.4, 0.0114  # of rows kept in shared memory
 WHOLE_ROUNDS = 0.959  # how far rounds are whole
