@@ -94,11 +94,10 @@ def _integer_power(x: Any, n: Any) -> list[Any]:
 
 def _safe_division(op: Any) -> list[Any] | None:
     """As XLA has it: by 0 the quotient is -1 and the rest x; the least number by -1 is itself. What
-    is divided by a constant, or is an index of our own, needs none of it."""
+    is divided by another constant, or is an index of our own, needs none of it."""
     x, by = op.operands
     kind = x.type
-    known = not isinstance(by.owner, ir.Block) and by.owner.name == "arith.constant"
-    if known or not isinstance(_element(kind), ir.IntegerType):
+    if not isinstance(_element(kind), ir.IntegerType) or _always_divides(by):
         return None
     one, minus_one = _number(1, kind), _number(-1, kind)
     none = arith.cmpi(arith.CmpIPredicate.eq, by, _number(0, kind))
@@ -113,6 +112,17 @@ def _safe_division(op: Any) -> list[Any] | None:
     ).results[0]
     instead = x if op.name.startswith("arith.rem") else minus_one
     return [arith.select(none, instead, made)]
+
+
+def _always_divides(value: Any) -> bool:
+    """Whether a value is known, and neither 0 nor -1 anywhere."""
+    made = value.owner
+    if isinstance(made, ir.Block) or made.name != "arith.constant":
+        return False
+    known = made.attributes["value"]
+    if isinstance(known, ir.IntegerAttr):
+        return known.value not in (0, -1)
+    return not {0, -1} & {*ir.DenseIntElementsAttr(known)}
 
 
 DIVISIONS = {"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi",

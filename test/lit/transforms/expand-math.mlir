@@ -73,7 +73,7 @@ func.func @plain(%d: f64, %a: vector<4xi16>, %b: vector<4xi16>) -> (i1, vector<4
 }
 
 // By 0 a quotient is -1 and a rest x, and the least number by -1 is itself: without that a process
-// ends on x86. A known divisor is left alone, and so are positions.
+// ends on x86. A known divisor is left alone where it is neither, and so are positions.
 // CHECK-LABEL: func.func @quotients
 // CHECK: %[[ZERO:.*]] = arith.cmpi eq, %[[BY:.*]], %{{.*}} : vector<4xi32>
 // CHECK: %[[UNDEFINED:.*]] = arith.ori %[[ZERO]], %{{.*}} : vector<4xi1>
@@ -94,4 +94,19 @@ func.func @quotients(%x: vector<4xi32>, %y: vector<4xi32>, %a: i8, %b: i8, %i: i
   %2 = arith.divsi %x, %seven : vector<4xi32>
   %3 = arith.divsi %i, %j : index
   return %0, %1, %2, %3 : vector<4xi32>, i8, vector<4xi32>, index
+}
+
+// CHECK-LABEL: func.func @known_quotients
+// CHECK: %[[SAFE:.*]] = arith.select
+// CHECK: arith.divsi %{{.*}}, %[[SAFE]] : vector<4xi32>
+// CHECK: arith.select
+// CHECK: %[[SAFE:.*]] = arith.select {{.*}} : i8
+// CHECK: arith.remsi %{{.*}}, %[[SAFE]] : i8
+// CHECK: arith.select
+func.func @known_quotients(%x: vector<4xi32>, %a: i8) -> (vector<4xi32>, i8) {
+  %some = arith.constant dense<[1, 2, 0, 4]> : vector<4xi32>
+  %minus = arith.constant -1 : i8
+  %0 = arith.divsi %x, %some : vector<4xi32>
+  %1 = arith.remsi %a, %minus : i8
+  return %0, %1 : vector<4xi32>, i8
 }
