@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from neptune_mlir.codegen.cpu import (
+    tile_bands,
     tile_contract,
     tile_copy,
     tile_direct,
@@ -530,8 +531,10 @@ class _GridKernel:
             return
         contraction = self._contraction(generic)
         if contraction is not None:
-            wide = partial(tile_contract.lower_contraction, self.em, contraction,
-                           self.scratch.allocate, start)  # fmt: skip
+            bands = tile_bands.bands_of(generic.op, start is not None)
+            within = tuple((band, band.most(self.em)) for band in bands)
+            wide = partial(tile_contract.lower_contraction, self.em,
+                           replace(contraction, bands=within), self.scratch.allocate, start)  # fmt: skip
             self.pairs.multiply(contraction, start, self.scratch, wide)
         else:
             tile_generic.lower_generic(self.em, generic, self._buffer)
