@@ -533,8 +533,9 @@ class _GridKernel:
         if contraction is not None:
             bands = tile_bands.bands_of(generic.op, start is not None)
             within = tuple((band, band.most(self.em)) for band in bands)
-            wide = partial(tile_contract.lower_contraction, self.em,
-                           replace(contraction, bands=within), self.scratch.allocate, start)  # fmt: skip
+            banded = replace(contraction, bands=within)
+            wide = partial(tile_contract.lower_contraction, self.em, banded,
+                           self.scratch.allocate, start)  # fmt: skip
             self.pairs.multiply(contraction, start, self.scratch, wide)
         else:
             tile_generic.lower_generic(self.em, generic, self._buffer)
