@@ -325,3 +325,15 @@ def test_positions_along_dimensions_that_calls_know():
     kernel = neptune_mlir.compile(from_torch(last, given, [{0: batch, 1: n}, {0: batch}]))
     for x, lengths in (given, (torch.randn(2, 12, 4), torch.tensor([12, 5]))):
         assert torch.equal(kernel(x, lengths), last(x, lengths))
+
+
+def test_results_lie_in_memory_as_those_of_torch():
+    def program(a, put, at, rows):
+        q, k, v = a.view(2, 3, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        seen = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        whole = torch.zeros(2, 3, 8)
+        whole.view(2, 3, 2, 4)[:, :, 1].scatter_(2, at, put)
+        return seen.transpose(1, 2).contiguous().view(-1, 8) * 2, whole * rows
+
+    a, put = torch.randn(2, 3, 24), torch.randn(2, 3, 1)
+    agrees(program, a, put, torch.randint(0, 4, (2, 3, 1)), torch.randn(2, 3, 8))
