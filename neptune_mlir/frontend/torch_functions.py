@@ -48,6 +48,26 @@ def unchecked(torch: Any) -> Iterator[None]:
         distributions.set_default_validate_args(before)
 
 
+@contextlib.contextmanager
+def unswapped(torch: Any) -> Iterator[None]:
+    """A context in which a module that a program converts holds what the conversion gives. torch
+    swaps the contents of its parameters, and those of an export cannot be swapped."""
+    module = torch.nn.Module
+    before = module._apply
+
+    def apply(self: Any, function: Callable[..., Any], recurse: bool = True) -> Any:
+        for part in self.modules() if recurse else (self,):
+            for held in (part._parameters, part._buffers):
+                held.update((k, x if x is None else function(x)) for k, x in held.items())
+        return self
+
+    module._apply = apply
+    try:
+        yield
+    finally:
+        module._apply = before
+
+
 def _gaussian_likelihood(
     torch: Any, input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",

@@ -47,6 +47,8 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("searchsorted.Tensor", functools.partial(_sorted_place, torch)),
         ("sort.stable", lambda x, *, stable=None, dim=-1, descending=False: (
             x.sort(dim, descending))),  # as each is
+        ("topk.default", lambda x, k, dim=-1, largest=True, sorted=True: (
+            NotImplemented if sorted else x.topk(k, dim, largest))),  # any order is one
         ("select_scatter.default", table[aten.select_scatter.default]),  # lies as what is put in
         ("_scaled_dot_product_flash_attention_for_cpu.default",
          functools.partial(torch_layout.attention, torch)),
