@@ -52,20 +52,21 @@ def unchecked(torch: Any) -> Iterator[None]:
 def unswapped(torch: Any) -> Iterator[None]:
     """A context in which a module that a program converts holds what the conversion gives. torch
     swaps the contents of its parameters, and those of an export cannot be swapped."""
-    module = torch.nn.Module
-    before = module._apply
 
     def apply(self: Any, function: Callable[..., Any], recurse: bool = True) -> Any:
-        for part in self.modules() if recurse else (self,):
-            for held in (part._parameters, part._buffers):
-                held.update((k, x if x is None else function(x)) for k, x in held.items())
+        for part in self.children() if recurse else ():
+            apply(part, function)
+        for held in (vars(self)["_parameters"], vars(self)["_buffers"]):
+            held.update((k, x if x is None else function(x)) for k, x in held.items())
         return self
 
-    module._apply = apply
+    every, name = torch.nn.Module, "_apply"  # what all conversions come to
+    before = getattr(every, name)
+    setattr(every, name, apply)
     try:
         yield
     finally:
-        module._apply = before
+        setattr(every, name, before)
 
 
 def _gaussian_likelihood(

@@ -10,6 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 
+def functions(torch: Any, table: dict[Any, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """Decompositions of torch's own whose results lie otherwise, by the names of operations."""
+    return {
+        # as what is put in
+        "select_scatter.default": table[torch.ops.aten.select_scatter.default],
+        "_scaled_dot_product_flash_attention_for_cpu.default": functools.partial(_attention, torch),
+    }
+
+
 def laid_out(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """A decomposition whose results lie in memory as torch's own: row by row, where its first
     tensor does. A program may view these, and torch checks that when it writes the program out."""
@@ -30,7 +39,7 @@ def laid_out(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return in_rows
 
 
-def attention(torch: Any, q: Any, *given: Any, **options: Any) -> Any:
+def _attention(torch: Any, q: Any, *given: Any, **options: Any) -> Any:
     """Attention whose results lie in memory as torch's kernel has them, like the queries. torch's
     decomposition has the batch between positions and heads, where no view has both as rows."""
     name = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default

@@ -47,11 +47,6 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
         ("searchsorted.Tensor", functools.partial(_sorted_place, torch)),
         ("sort.stable", lambda x, *, stable=None, dim=-1, descending=False: (
             x.sort(dim, descending))),  # as each is
-        ("topk.default", lambda x, k, dim=-1, largest=True, sorted=True: (
-            NotImplemented if sorted else x.topk(k, dim, largest))),  # any order is one
-        ("select_scatter.default", table[aten.select_scatter.default]),  # lies as what is put in
-        ("_scaled_dot_product_flash_attention_for_cpu.default",
-         functools.partial(torch_layout.attention, torch)),
         ("embedding_bag.padding_idx", functools.partial(_bags, torch)),
         ("_cdist_forward.default", _distances),
         ("gelu.default", functools.partial(_gelu, torch)),
@@ -82,7 +77,7 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
           for name in ("div.Tensor", "div.Scalar")),
         ("floor_divide.default", lambda x, y: _whole_quotient(torch, x, y, rounding_mode="floor")),
         *torch_extrema.functions(torch).items(), *torch_scatters.functions(torch).items(),
-        *torch_special.functions(torch).items(),
+        *torch_special.functions(torch).items(), *torch_layout.functions(torch, table).items(),
     )  # fmt: skip
     for name, function in ours:
         packet, _, overload = name.partition(".")
