@@ -14,6 +14,7 @@ NEW = "neptune.new"
 INDEX = "neptune.index"
 YIELD = "neptune.yield"
 MULTIPROCESSORS = "neptune.multiprocessors"
+SUBGROUP_REDUCE = "gpu.subgroup_reduce"
 
 # fused ops
 STREAM = "neptune.stream"
