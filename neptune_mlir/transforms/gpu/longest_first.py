@@ -184,12 +184,16 @@ class _Launch:
         one, lane = ahead.induction_variables
         with ir.InsertionPoint(ahead.body):
             mine = ix.value(self._rank_by(at, one))
-            loop = scf.ForOp(lane, ix.value(extent), ix.value(LANES), [ix.value(0)])
+            zero, step = ix.value(0), ix.value(LANES)
+            loop = scf.ForOp(zero, ix.value(extent), step, [zero])  # of all lanes alike
             with ir.InsertionPoint(loop.body):
-                other, (before,) = loop.induction_variable, loop.inner_iter_args
-                its = ix.value(self._rank_by(at, other))
+                (before,) = loop.inner_iter_args
+                other = ix.value(ix.add(loop.induction_variable, lane))
+                there = ix.value(ix.minimum(other, ix.sub(extent, 1)))
+                its = ix.value(self._rank_by(at, there))
                 earlier = ix.where_less(other, one, ix.add(mine, -1), mine)
-                scf.YieldOp([ix.value(ix.where_less(earlier, its, ix.add(before, 1), before))])
+                more = ix.where_less(earlier, its, ix.add(before, 1), before)
+                scf.YieldOp([ix.value(ix.where_less(other, extent, more, before))])
             rank = arith.index_cast(index, _sum(arith.index_cast(number, loop.results[0])))
             kind = ir.RankedTensorType.get([], number)
             own = tensor.FromElementsOp(kind, [arith.index_cast(number, one)]).result
