@@ -19,7 +19,9 @@ from neptune_mlir.codegen.gpu.scalars import ScalarOp
 from neptune_mlir.codegen.gpu.tile_forms import ResultView
 from neptune_mlir.dialects.op_names import SUBGROUP_REDUCE
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import ir, location_text, scf
+from neptune_mlir.transforms.tiling.host_plan import grid_bounds
 
 
 class PointWriter(KernelWriter):
@@ -33,7 +35,10 @@ class PointWriter(KernelWriter):
         number = s.value(s.op("gpu.block_id", [], s.index, dimension=dimension), s.i64)
         first = s.op("arith.muli", [number, s.constant(self.threads.count, s.i64)], s.i64)
         point = s.op("arith.addi", [first, s.value(self.threads.id, s.i64)], s.i64)
-        extents = [s.value(extent, s.i64) for extent in self.bounds]
+        extents = [
+            s.constant(known, s.i64) if ix.is_static(known) else s.value(extent, s.i64)
+            for known, extent in zip(grid_bounds(self.forall.opview)[1], self.bounds, strict=True)
+        ]
         total = s.constant(1, s.i64)
         for extent in extents:
             total = s.op("arith.muli", [total, extent], s.i64)
