@@ -17,7 +17,6 @@ from neptune_mlir.codegen.gpu.kernels import KernelWriter
 from neptune_mlir.codegen.gpu.memory import Memory
 from neptune_mlir.codegen.gpu.scalars import ScalarOp
 from neptune_mlir.codegen.gpu.tile_forms import ResultView
-from neptune_mlir.dialects.op_names import SUBGROUP_REDUCE
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import ir, location_text, scf
@@ -72,7 +71,7 @@ class PointWriter(KernelWriter):
             self._if(op)
         elif op.name == "scf.forall.in_parallel":
             self.in_parallel(op)
-        elif op.name == SUBGROUP_REDUCE:
+        elif op.name == "gpu.subgroup_reduce":
             self.scalars[op.results[0]] = self._sum(op)
         elif op.name == "math.sincos":
             for result, name in zip(op.results, ("math.sin", "math.cos"), strict=True):

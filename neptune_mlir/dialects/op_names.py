@@ -14,7 +14,6 @@ NEW = "neptune.new"
 INDEX = "neptune.index"
 YIELD = "neptune.yield"
 MULTIPROCESSORS = "neptune.multiprocessors"
-SUBGROUP_REDUCE = "gpu.subgroup_reduce"
 
 # fused ops
 STREAM = "neptune.stream"

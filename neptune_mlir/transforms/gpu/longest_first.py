@@ -31,7 +31,7 @@ from typing import Any
 from neptune_mlir.analysis.rising import Rising
 from neptune_mlir.analysis.tiles import element_of, foralls, is_inside, is_tensor, nested
 from neptune_mlir.dialects.attributes import CHIP, KERNEL, OF_MASK, POINTS, TARGET, WARPS
-from neptune_mlir.dialects.op_names import MULTIPROCESSORS, SUBGROUP_REDUCE
+from neptune_mlir.dialects.op_names import MULTIPROCESSORS
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.affine import Index
 from neptune_mlir.ir.bindings import arith, ir, scf, tensor
@@ -248,7 +248,7 @@ def _sum(count: Any) -> Any:
         "cluster_size": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), LANES),
     }
     return ir.Operation.create(
-        SUBGROUP_REDUCE, results=[number], operands=[count], attributes=attributes
+        "gpu.subgroup_reduce", results=[number], operands=[count], attributes=attributes
     ).results[0]
 
 
