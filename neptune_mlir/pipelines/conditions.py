@@ -139,24 +139,23 @@ class Conditions:
         tiles = points_of(launch.grid[1:])
         if case.spare:
             return self._spare(tiles)
-        if case.product is not None:
-            self._cut[case.rows] = tiles
-            rule = self._by_time(case, launch.grid[0])
-        else:
-            rule: Expression | None = None
-            self._many |= case.by_model
-            if not case.by_model:
-                rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
-                rule = self._if_not_short(case, self._left(case, tiles, rule))
-            if not case.merged:
-                rule = self._or_sooner_joined(case, tiles, launch.grid[0], rule)
-            if rule is None:
-                return None
+        rule = self._cut_rule(case, tiles, launch.grid[0])
         self._chunks[key] = rule, launch.grid
         self._one_row = rule if case.rows == 1 else self._one_row
         if case.product is None and case.rows >= PORTABLE:
             return ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
         return rule
+
+    def _cut_rule(self, case: Case, tiles: Expression, chunks: Expression) -> Expression:
+        """Which calls a stream in so many chunks is for, by how many tiles of rows these have."""
+        if case.product is not None:
+            self._cut[case.rows] = tiles
+            return self._by_time(case, chunks)
+        self._many |= case.by_model
+        if not case.merged and case.rows >= PORTABLE and case.tiles and self._least is not None:
+            return self._sooner_joined(case, tiles, chunks)
+        rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
+        return self._if_not_short(case, self._left(case, tiles, rule))
 
     def _left(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Of the calls of a `rule`, those that warp groups leave to small tiles: of which they have
@@ -284,18 +283,14 @@ class Conditions:
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
 
-    def _or_sooner_joined(
-        self, case: Case, tiles: Expression, chunks: Expression, rule: Expression | None
-    ) -> Expression | None:
+    def _sooner_joined(self, case: Case, tiles: Expression, chunks: Expression) -> Expression:
         """Calls for which chunks of large tiles of plain rows are joined before anything else that
-        serves them is over, in place of a `rule` that asks how many tiles there are."""
-        if not case.tiles or case.each is None or self._least is None or case.rows < PORTABLE:
-            return rule
+        serves them is over."""
         less, more = CLOSE if case.by_model else (1, 1)
         time = self._joined_time(case, tiles, chunks)
         sooner: Expression = ["le", ["mul", more, time], ["mul", less, self._least]]
         self._least = ["min", self._least, ["select", ["lt", 1, chunks], time, NEVER]]
-        return ["and", ["lt", 1, chunks], sooner]
+        return sooner
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
         """Where it takes a kernel more to merge rows, no calls whose programs visit few tiles."""
