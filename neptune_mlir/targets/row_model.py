@@ -7,9 +7,9 @@ more) is paid once a round of them. The time of a call is what starts it, and th
 memory, instructions and the beginnings of programs take, and its rounds.
 
 The constants are microseconds of an H200. Those of rows that are read again (norms) were fitted to
-143 shapes of 70 to 65536 rows, with scales asked for first (`codegen/gpu/rows/early_loads.py`): what
-is chosen takes 1.009 of the least time that was measured for one sum, 1.003 for two. Those of rows
-that are read once (losses) were fitted to 100 shapes: 1.013 (docs/notebook/rows.md).
+143 shapes of 70 to 65536 rows, with scales asked for first (`codegen/gpu/rows/early_loads.py`):
+what is chosen takes 1.008 of the least time that was measured for one sum, 1.003 for two. Those of
+rows that are read once (losses) were fitted to 100 shapes: 1.013 (docs/notebook/rows.md).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ AGAIN = Times(
     instructions=0.0, held=0.0116, held_again=1.04, late=0.0057, copied=0.0, copied_word=0.0329,
     beside=0.0285, wait=0.309, under_way=27200.0, whole_rounds=1.0, power=6.07,
 )  # fmt: skip
-AHEAD = 0.498  # of a round where shared memory has rows, registers have scales, and few programs run
+AHEAD = 0.498  # of a round where shared memory has a row, and registers its scales
 # Registers of a thread by its elements: of rows read once, again for one sum, again for several
 ELEMENTS = (0, 8, 16, 24, 32, 48, 64, 128)
 REGISTERS = (
@@ -80,7 +80,7 @@ REGISTERS = (
     (28, 40, 64, 58, 62, 78, 114, 320),
 )
 LARGE, MORE = 16, 22  # warps of programs from which on those of rows read once have some more
-EARLY = 64, 32  # bytes of a thread up to which scales are asked for first, of one sum and of several
+EARLY = 64, 32  # bytes of a thread's row with which scales are asked for first: one sum, several
 MOST_ELEMENTS, MOST_ALONE = 64, 32  # of a thread that has them in registers, and of warps alone
 THREAD_REGISTERS = 1 << 16  # of a multiprocessor
 MANY = 1 << 26  # bytes of a call with many rows

@@ -92,10 +92,12 @@ def _await_all(writer: KernelWriter, ops: list[Any], arrived: dict[Any, Arriving
         read = {value for k, value in enumerate(g.inputs) if g.is_read(k)}
         others = [found for (value, _), found in arrived.items() if value not in read]
         rows = [found for (value, _), found in arrived.items() if value in read]
-        rows = rows if len(sums) > 1 else []
-        kept = (stash_of(writer.tiles.get(value)) for value in read)
-        for row in [*rows, *(found for found in kept if found)][:1] if others else ():
-            row.tie(writer.s, others)
+        kept = [found for value in read if (found := stash_of(writer.tiles.get(value)))]
+        if others and kept:
+            kept[0].tie(writer.s, others)
+            return
+        if others and rows and len(sums) > 1:
+            rows[0].tie(writer.s, others)
             return
 
 
