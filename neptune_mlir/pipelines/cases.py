@@ -29,6 +29,7 @@ The program is made once more for each case, and the bundle holds these images (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,7 +54,8 @@ from neptune_mlir.pipelines.simple_conditions import TRUE
 from neptune_mlir.pipelines.streamed_factors import streams_bytes, streams_products
 from neptune_mlir.runtime.plan import Expression
 from neptune_mlir.targets import warp_groups
-from neptune_mlir.targets.group_tiles import most_stream
+from neptune_mlir.targets.gpu import MULTIPROCESSORS
+from neptune_mlir.targets.group_tiles import is_deep, is_plain, most_stream
 from neptune_mlir.targets.product_tiles import Product, ProductTile
 from neptune_mlir.targets.tuned import Choice, Shape
 from neptune_mlir.transforms.schedule.cut_rows import cut_streams
@@ -104,6 +106,7 @@ class Case:
         each: how long programs are (`program_lengths`).
         yields: small tiles are left to warp groups: where these cut their streams, or (WHOLE_TOO)
             have enough tiles; large ones are for calls that small ones leave, too (`yielding`).
+        by_model: rows are many: which calls are over sooner in chunks is what the model says alone.
     """
 
     knob: str
@@ -123,6 +126,7 @@ class Case:
     tiles: Sequence[tuple[Shape, Choice]] = ()
     each: ProgramLengths | None = None
     yields: int = 0
+    by_model: bool = False
 
     @property
     def rows(self) -> int:
@@ -252,6 +256,22 @@ def few_rows(module: Any, schedule: str) -> tuple[Case, ...]:
     rows = FEW_ROWS.of(noted[0].operation)
     cut = [Case(f"rows:{n}", schedule=IN_CHUNKS.get(schedule, "private")) for n in rows]
     return _and_whole(cut)
+
+
+def few_programs(module: Any, few: Sequence[Case], shape: Shape | None) -> tuple[Case, ...]:
+    """Calls of which few programs have many rows, of a fused program with one stream, whose tiles
+    are of a `shape`: the largest tiles in chunks, before those that are for `few` rows. (Not of
+    programs that always keep more than half of the multiprocessors busy, or of which nobody knows
+    how much of a stream masks leave.)"""
+    if shape is None or not few or is_plain(shape) or is_deep(shape) or shape.band or shape.marks:
+        return tuple(few)
+    (stream,) = streams(module)
+    sizes, axis = TILE.of(stream.operation), stream.axis.value
+    grid = ((n, size) for k, (n, size) in enumerate(zip(stream.domain, sizes, strict=True))
+            if k != axis and size and n != DYNAMIC)  # fmt: skip
+    if 2 * math.prod(-(-n // size) for n, size in grid) > MULTIPROCESSORS:
+        return tuple(few)
+    return (Case(f"rows:{MERGED[0]}", schedule=few[0].schedule, by_model=True), *few)
 
 
 def one_row(module: Any) -> tuple[Case, ...]:

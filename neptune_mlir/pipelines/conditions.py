@@ -61,6 +61,8 @@ def _time(case: Case, shape: Shape, choice: Choice, programs: Expression) -> Exp
         return launch_cycles(shape, choice, programs, paired=case.pairs > 0)
     points, mean = (of(choice.rows, choice.stream) for of in (case.each.points, case.each.mean))
     paired = case.pairs > 0
+    if case.pairs == 1 and mean is not None:  # two tiles of rows stream what the longer one does
+        mean = ["min", points, ["add", mean, choice.rows // 2]]
     return launch_cycles(shape, choice, programs, points, case.each.even, mean, paired)
 
 
@@ -80,6 +82,7 @@ class Conditions:
         # of merged rows, the tiles of the first variant, and which calls it is for
         self._largest: tuple[Expression, Expression] | None = None
         self._cut: dict[int, Expression] = {}  # by rows of a tile: the tiles of streams in chunks
+        self._many = False  # whether there are chunks for many rows
         self._fastest: Fastest | None = None  # of the kernels of a product
         self._one_row: Expression | None = None  # calls with one row that have kernels
         self._least: Expression | None = None  # cycles of what serves a call, where rounds decide
@@ -136,17 +139,23 @@ class Conditions:
         tiles = points_of(launch.grid[1:])
         if case.spare:
             return self._spare(tiles)
-        if case.product is not None:
-            self._cut[case.rows] = tiles
-            rule = self._by_time(case, launch.grid[0])
-        else:
-            rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
-            rule = self._if_not_short(case, self._left(case, tiles, rule))
+        rule = self._cut_rule(case, tiles, launch.grid[0])
         self._chunks[key] = rule, launch.grid
         self._one_row = rule if case.rows == 1 else self._one_row
         if case.product is None and case.rows >= PORTABLE:
             return ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
         return rule
+
+    def _cut_rule(self, case: Case, tiles: Expression, chunks: Expression) -> Expression:
+        """Which calls a stream in so many chunks is for, by how many tiles of rows these have."""
+        if case.product is not None:
+            self._cut[case.rows] = tiles
+            return self._by_time(case, chunks)
+        self._many |= case.by_model
+        if not case.merged and case.rows >= PORTABLE and case.tiles and self._least is not None:
+            return self._sooner_joined(case, tiles, chunks)
+        rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
+        return self._if_not_short(case, self._left(case, tiles, rule))
 
     def _left(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Of the calls of a `rule`, those that warp groups leave to small tiles: of which they have
@@ -243,8 +252,9 @@ class Conditions:
         * those of half as many rows: where they hold all rows, and are no more than
           multiprocessors;
         * small ones: no more than the program for any call has, so nothing is loaded more often; or
-          no more than multiprocessors, where that program leaves seven eighths of them idle. Of
-          plain products they hold all rows, or are few where programs compute the factor;
+          no more than multiprocessors, where that program leaves seven eighths of them idle, and no
+          large ones are cut for many rows. Of plain products they hold all rows, or are few where
+          programs compute the factor;
         * one row beside those that share its operand: fewer than the program for any call has, and
           what the case says (beside merged rows a call has one row).
         """
@@ -262,7 +272,8 @@ class Conditions:
             fewer: Expression = ["lt", tiles, whole]
             return fewer if case.condition is None else ["and", case.condition, fewer]
         idle = _if_long(case, ["and", ["le", ["mul", 8, whole], chip], ["le", tiles, chip]])
-        some = ["or", ["le", tiles, whole], idle]
+        some: Expression = ["le", tiles, whole]
+        some = some if self._many else ["or", some, idle]
         if self._fastest is not None:
             held = ["le", self._fastest.rows, rows]
             if self._fastest.computed:  # else a kernel more is in front of the chunks
@@ -271,6 +282,15 @@ class Conditions:
         if {PORTABLE, 2 * PORTABLE} <= set(larger):  # with twice as many columns
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
+
+    def _sooner_joined(self, case: Case, tiles: Expression, chunks: Expression) -> Expression:
+        """Calls for which chunks of large tiles of plain rows are joined before anything else that
+        serves them is over."""
+        less, more = CLOSE if case.by_model else (1, 1)
+        time = self._joined_time(case, tiles, chunks)
+        sooner: Expression = ["le", ["mul", more, time], ["mul", less, self._least]]
+        self._least = ["min", self._least, ["select", ["lt", 1, chunks], time, NEVER]]
+        return sooner
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
         """Where it takes a kernel more to merge rows, no calls whose programs visit few tiles."""
@@ -343,17 +363,20 @@ class Conditions:
         return ["and", rule, ["le", self._joined_time(case, tiles), self._least]]
 
     def _joined_time(self, case: Case, tiles: Expression, chunks: Expression = None) -> Expression:
-        """What chunks of so many tiles of merged rows take, and their join; of as many `chunks` as
-        give a multiprocessor to each, where nobody says."""
-        each = _of_merged(case)
+        """What chunks of so many tiles of rows take, and their join; of as many `chunks` as give a
+        multiprocessor to each, where nobody says."""
+        each = _of_merged(case) if case.merged else case.each
         assert each is not None
         shape, other = case.tiles[1]
         choice = resized(shape, other, case.rows, 0)
         if chunks is None:
             chunks = ["max", 1, ["floordiv", ["multiprocessors"], ["max", 1, tiles]]]
         points = ["ceildiv", each.points(choice.rows, choice.stream), chunks]
+        mean = None if case.merged else each.mean(choice.rows, choice.stream)
+        mean = None if mean is None else ["ceildiv", mean, chunks]
+        even = ANY_CALL if mean is None else each.even
         programs = ["mul", chunks, tiles]
-        time = launch_cycles(shape, choice, programs, points, ANY_CALL)
+        time = launch_cycles(shape, choice, programs, points, even, mean)
         return ["add", time, ["mul", UNIT, join_cycles(programs, choice.rows * shape.width)]]
 
     def _if_no_later(self, case: Case, tiles: Expression, rule: Expression) -> Expression:

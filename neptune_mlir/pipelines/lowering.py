@@ -32,6 +32,7 @@ from neptune_mlir.pipelines.cases import (
     Case,
     aligned,
     cut_products,
+    few_programs,
     few_rows,
     few_tiles,
     has_tall_tiles,
@@ -213,6 +214,8 @@ class Lowering:
         few, *_ = self.way.few.get(schedule, ("",))
         self.few_sizes = tiles_of(*streams(self.module), few=1) if few and whole else ()
         self.each = program_lengths(self.module, *streams(self.module)) if self.few_sizes else None
+        shape = self.few_sizes[1][0] if self.few_sizes else None
+        self.cut_cases = few_programs(self.module, self.cut_cases, shape)
         knobs = self.way.few.get(schedule, ())
         self.few_tiles = few_tiles(self.module, knobs) if some and self.alone else ()
         self.visited = visited(self.module) if some and self.alone else None
@@ -375,14 +378,16 @@ class RaisedProgram:
                  each=base.each)
             for k, knob in enumerate(knobs)
         ]
+        of_base: dict[str, Any] = {"tiles": base.few_sizes, "each": base.each}
         cut = base.cut_cases if not self.schedule else ()
+        if any(c.by_model for c in cut):
+            cut = tuple(replace(c, **of_base) for c in cut)
         if base.way.cut and not self.schedule:
             merged, cases = self._merged
             spread = any(SPREADS.on(f.operation) for f in functions(merged.module))
             visited = base.visited if spread else None
             tall = base.few_sizes and has_tall_tiles(base.few_sizes[1][0])
             cases = tuple(c for c in cases if c.rows != TALL or tall)
-            of_base = {"tiles": base.few_sizes, "each": base.each}
             cases = tuple(replace(c, visited=visited, **of_base) for c in cases)
             cases = (*cases, *(base.one_row if spread else ()))
             # (merged rows share what programs of one chunk load for each)

@@ -506,6 +506,42 @@ def test_chunks_pay_for_their_join(keys, cut):
 
 
 @pytest.mark.parametrize(
+    ("batch", "queries", "keys", "cut"),
+    [
+        (3, 816, 10112, True), (4, 2048, 2048, True),  # 21 and 64 tiles on 132 multiprocessors
+        (3, 816, 320, False), (8, 2048, 2048, False),  # a join takes longer; all are busy
+    ],
+)  # fmt: skip
+def test_many_rows_of_few_programs_are_cut_where_joined_sooner(batch, queries, keys, cut):
+    rows = ["ceildiv", ["dim", 0, 2], 128]
+    plan = replace(PLAN, launches=(Launch("f_0", (HEADS, rows), ()),))
+    shape, length = Shape(200, 200, True, True), ["dim", 1, 2]
+    first = ["add", ["add", length, 1], ["mul", -1, ["dim", 0, 2]]]
+    each = ProgramLengths(length, even=["le", length, ["mul", 2, first]], first=first)
+    tiles = ((shape, Choice(64, 64)), (shape, Choice(128, 64)))
+    conditions = Conditions(plan)
+    conditions.of(cases.Case("few:1", length=length, tiles=tiles, each=each), plan)
+    chunks = ["max", 1, ["floordiv", ["multiprocessors"], ["mul", HEADS, rows]]]
+    parts = replace(
+        PLAN, launches=(Launch("f_0", (chunks, HEADS, rows), ()), Launch("f_1", (HEADS,), ()))
+    )
+    large = cases.Case("rows:128", schedule="private", tiles=tiles, each=each, by_model=True)
+    when = conditions.of(large, parts)
+    assert bool(evaluate(when, [(batch, 1, queries, 200), (batch, 1, keys, 200)], (), 132)) == cut
+
+
+@pytest.mark.parametrize(("heads", "causal", "window", "made"), [
+    (4, True, None, True), (4, False, None, True), (67, True, None, False), (4, True, 64, False),
+])  # fmt: skip
+def test_programs_that_may_be_few_have_chunks_of_many_rows(heads, causal, window, made):
+    options = {"causal": causal, "dtype": "f16", **({"window": window} if window else {})}
+    text = Source.of(ops.attention(heads=heads, kv_heads=heads, head_dim=64, **options)).text
+    program, ways = RaisedProgram(text, "attention"), nvvm.ways("sm_90a")
+    base = next(program.lowerings("sm_90a", ways))
+    assert any(case.by_model for case in program.cases(base)) == made
+
+
+@pytest.mark.parametrize(
     ("row_bytes", "wide", "wanted"),
     [
         ({128}, False, [0, 1, 0]), ({256, 128}, False, [0, 1, 0]), ({1152}, True, [0, 1, 0]),
