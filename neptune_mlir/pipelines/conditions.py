@@ -217,6 +217,8 @@ class Conditions:
         less, more = sorted(CLOSE, reverse=own.rows < other.rows)
         if own.rows == other.rows:
             less = more
+        if case.pairs and shape.triangle:
+            less, more = CLOSE
         rule = ["le", ["mul", less, time], ["mul", more, self._least]]
         if case.condition is not None:
             time = ["select", case.condition, time, NEVER]
