@@ -314,7 +314,8 @@ class Conditions:
         if self._largest is None:
             fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
             half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
-            idle = _if_long(case, ["le", ["mul", 4, tiles], ["multiprocessors"]])
+            few = tiles if self._is_modelled(case) else ["mul", 4, tiles]
+            idle = _if_long(case, ["le", few, ["multiprocessors"]])
             rule = ["or", half, self._if_sooner_joined(case, tiles, idle)]
             rule = is_idle(tiles) if tiles == whole else self._or_sooner(case, tiles, rule)
             rule = self._if_no_later(case, tiles, rule)
@@ -355,6 +356,12 @@ class Conditions:
         if shape.triangle or shape.marks:
             sooner = ["and", each.even, sooner]
         return ["or", rule, ["and", taken, sooner]]
+
+    def _is_modelled(self, case: Case) -> bool:
+        """Whether the model says how long chunks of merged rows take."""
+        each = _of_merged(case)
+        known = case.tiles and each is not None and each.reach is None and self._least is not None
+        return bool(known and not (case.tiles[1][0].band or case.tiles[1][0].marks))
 
     def _if_sooner_joined(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Of the calls of a `rule`, those for which chunks of so many tiles of merged rows, a
