@@ -130,7 +130,11 @@ def command_line() -> str:
     parts = ["# Command line", MADE,
              "Exit codes: 0 done, 1 the input or the check failed, 2 wrong usage. "
              "[passes.md](passes.md) lists the passes of `neptune-opt`; "
-             "`neptune-opt --help` lists its options."]  # fmt: skip
+             "`neptune-opt --help` lists its options.",
+             "Where `--json` is asked for and a command fails, the last line of standard output is "
+             "an object with `error`, `loc` (`file:line:col` where known), `hint`, `exit_code` and "
+             "`diagnostics` (`kind`, `loc` and `message` of each), whatever the command; standard "
+             "error has the same for people."]  # fmt: skip
     for name, summary in commands.COMMANDS.items():
         parts += [f"## `neptune {name}`", f"{summary[0].upper()}{summary[1:]}."]
         parts += _arguments(commands.parser_of(name), name)

@@ -1,11 +1,15 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""ONNX's own test cases of its operators (models of a node with inputs and results) on CPUs.
+"""ONNX's own test cases of its operators (models of a node with inputs and results) on CPUs, or
+compiled for GPUs that need not be there.
 
     tools/onnx_cases.py [--only REGEX] [--limit 60] [--out rows.jsonl]
+    tools/onnx_cases.py --target sm_90a --target gfx942 [--only REGEX] [--out rows.jsonl]
 
 A case is right, wrong, refused with the name of an operator, refused without one ("unnamed"), or it
-dies. Cases whose inputs are no tensors of numbers are left out. Each runs in a process of its own.
+dies; with targets it is "compiled", for all of them, or refused. Cases whose inputs are no tensors
+of numbers are left out. Each runs in a process of its own, and each operator's first case comes
+before the second of any.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ GROUPS = {
     r"|concat\w*|split\w*|pad\w*|flatten\w*|where\w*|tril\w*|triu\w*|range\w*|onehot\w*",
 }
 NAMES = "|".join(f"(?:{pattern})" for pattern in GROUPS.values())
+GOOD = {"right", "compiled", "refused", "left out"}
 RELATIVE, ABSOLUTE = 1e-3, 1e-5  # ONNX's own tests have no less
 WIDE = {"bfloat16": 2**-6, "float16": 2**-9}  # their results round each step to such a type
 
@@ -48,19 +53,14 @@ def cases() -> dict[str, Any]:
 def tried(model: bytes, data: list[Any]) -> dict[str, Any]:
     """One case: each set of its data through the compiler."""
     import numpy as np
-    import onnx
 
     import neptune_mlir
 
-    operators = {n.op_type for n in onnx.load_from_string(model).graph.node}
+    if not _of_numbers(data):
+        return {"status": "left out"}
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "case.onnx"
-            path.write_bytes(model)
-            kernel = neptune_mlir.compile(path)
+        kernel = neptune_mlir.compile(_source(model))
         for given, wanted in data:
-            if not all(isinstance(x, (np.ndarray, np.generic)) for x in (*given, *wanted)):
-                return {"status": "left out"}
             made = kernel(*map(np.asarray, given))
             made = made if isinstance(made, (tuple, list)) else [made]
             for got, want in zip(made, wanted, strict=True):
@@ -75,26 +75,83 @@ def tried(model: bytes, data: list[Any]) -> dict[str, Any]:
     except AssertionError as error:
         return {"status": "wrong", "message": " ".join(str(error).split())[:300]}
     except neptune_mlir.errors.NeptuneError as error:
-        text = str(error)
-        named = any(operator.lower() in text.lower() for operator in operators)
-        named |= bool(re.search(r"'[\w]+\.[\w.]+'|aten\.\w+", text))
-        return {"status": "refused" if named else "unnamed", "message": text}
+        return _refusal(model, str(error))
     return {"status": "right"}
+
+
+def compiled(model: bytes, data: list[Any], targets: list[str]) -> dict[str, Any]:
+    """One case compiled for each target: "compiled", or what the first that refuses it says."""
+    import neptune_mlir
+
+    if not _of_numbers(data):
+        return {"status": "left out"}
+    row: dict[str, Any] = {"status": "compiled", "targets": {}}
+    try:
+        source = _source(model)
+    except neptune_mlir.errors.NeptuneError as error:
+        return _refusal(model, str(error)) | {"step": "import"}
+    for target in targets:
+        try:
+            kernel = neptune_mlir.compile(source, target, on_demand=False)
+            row["targets"][target] = len(kernel.plan.launches)
+        except neptune_mlir.errors.NeptuneError as error:
+            said = _refusal(model, str(error))
+            row["targets"][target] = said["message"]
+            row |= said if row["status"] == "compiled" else {}
+    return row
+
+
+def _of_numbers(data: list[Any]) -> bool:
+    import numpy as np
+
+    arrays = [x for given, wanted in data for x in (*given, *wanted)]
+    return all(isinstance(x, (np.ndarray, np.generic)) for x in arrays)
+
+
+def _source(model: bytes) -> Any:
+    from neptune_mlir.driver.inputs import read_source
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "case.onnx"
+        path.write_bytes(model)
+        return read_source(str(path))
+
+
+def _refusal(model: bytes, text: str) -> dict[str, Any]:
+    import onnx
+
+    operators = {n.op_type for n in onnx.load_from_string(model).graph.node}
+    named = any(operator.lower() in text.lower() for operator in operators)
+    named |= bool(re.search(r"'[\w]+\.[\w.]+'|aten\.\w+", text))
+    return {"status": "refused" if named else "unnamed", "message": text}
+
+
+def _spread(found: dict[str, Any]) -> list[str]:
+    """The names by which case of its operators each is."""
+    seen: dict[Any, int] = {}
+    place = {}
+    for name, case in sorted(found.items()):
+        operators = tuple(sorted({node.op_type for node in case.model.graph.node}))
+        place[name] = seen[operators] = seen.get(operators, -1) + 1
+    return sorted(place, key=lambda name: (place[name], name))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=NAMES, help="a regular expression: whole names")
     parser.add_argument("--limit", type=float, default=60, help="seconds for each")
+    parser.add_argument("--target", action="append", help="compile for it, and run nothing")
     parser.add_argument("--out", type=Path, help="append JSON lines here")
     options = parser.parse_args()
     torch_children.PRELOADED[:] = ["neptune_mlir.driver.recipe", "onnx"]
+    found = {name: case for name, case in cases().items() if re.fullmatch(options.only, name)}
+    function, more = (compiled, (options.target,)) if options.target else (tried, ())
     tasks: list[torch_children.Task] = [
-        (name, tried, (case.model.SerializeToString(), case.data_sets))
-        for name, case in sorted(cases().items()) if re.fullmatch(options.only, name)
-    ]  # fmt: skip
+        (name, function, (found[name].model.SerializeToString(), found[name].data_sets, *more))
+        for name in _spread(found)
+    ]
     rows = torch_children.report(torch_children.run_all(tasks, options.limit), options.out)
-    return 0 if {row["status"] for row in rows} <= {"right", "refused", "left out"} else 1
+    return 0 if {row["status"] for row in rows} <= GOOD else 1
 
 
 if __name__ == "__main__":

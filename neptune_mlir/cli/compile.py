@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from neptune_mlir.algebra.rules import MODES
 from neptune_mlir.cli.outputs import write
@@ -50,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", dest="output", metavar="OUT",
         help="default: IN.bundle for a bundle, else stdout; MLIR bytecode to OUT.mlirbc",
     )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -75,7 +78,7 @@ def _compile(options: argparse.Namespace) -> int:
             source.text, source.name, options.target, options.schedule, options.entry,
             options.stop_after, library.knob_text(knobs),
         )  # fmt: skip
-        return _write(options.output, _line(text))
+        return _write(options, options.output, _line(text))
     if options.emit != "bundle":
         text, remarks = compiler.emit_text(
             source.text, source.name, options.target, options.schedule, options.entry,
@@ -86,24 +89,35 @@ def _compile(options: argparse.Namespace) -> int:
             if options.emit not in compiler.COMMON_LEVELS:
                 levels = ", ".join(compiler.COMMON_LEVELS)
                 raise UsageError(f"--emit {options.emit} has no bytecode", hint=f"one of {levels}")
-            return _write(options.output, to_bytecode(text))
-        return _write(options.output, _line(text))
+            return _write(options, options.output, to_bytecode(text), remarks=list(remarks))
+        return _write(options, options.output, _line(text), remarks=list(remarks))
     kernel = compile(
         source, options.target, options.schedule, entry=options.entry, knobs=knobs,
         on_demand=False,
     )  # fmt: skip
-    print(*kernel.facts.get("remarks", ()), sep="\n", file=sys.stderr)
+    remarks = list(kernel.facts.get("remarks", ()))
+    print(*remarks, sep="\n", file=sys.stderr)
     default = "program.bundle" if options.input == "-" else f"{Path(options.input).stem}.bundle"
-    return _write(options.output or default, kernel.bundle.to_bytes())
+    return _write(
+        options, options.output or default, kernel.bundle.to_bytes(), remarks=remarks,
+        kernels=len(kernel.plan.launches), schedule=kernel.facts["schedule"], cached=kernel.cached,
+    )  # fmt: skip
 
 
 def _line(text: str) -> bytes:
     return text.rstrip("\n").encode() + b"\n"
 
 
-def _write(path: str | None, data: bytes) -> int:
-    if path in (None, "-"):
+def _write(options: argparse.Namespace, path: str | None, data: bytes, **said: Any) -> int:
+    """The output, and with --json an object about it: text for standard output is in the object."""
+    shown = path in (None, "-")
+    if options.json and shown and options.emit == "bundle" and not options.stop_after:
+        raise UsageError("a bundle on standard output leaves no line for --json", hint="-o OUT")
+    if not shown:
+        write(Path(str(path)), data)
+    elif not options.json:
         sys.stdout.buffer.write(data)
-        return 0
-    write(Path(str(path)), data)
+    if options.json:
+        made = {"text": data.decode()} if shown else {"output": path}
+        print(json.dumps({"target": options.target, **made, **said}))
     return 0

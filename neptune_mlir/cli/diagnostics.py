@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from neptune_mlir.errors import NeptuneError
 _LOCATED = re.compile(r"(?P<file>.*?):(?P<line>\d+):(?P<col>\d+)$", re.DOTALL)
 _PLACE = re.compile(r"(?P<loc>[^\s:]+:\d+:\d+): ")
 _TEXT = re.compile(r"(?P<loc>.+?:\d+:\d+): (?P<kind>error|warning|remark|note): (?P<message>.*)")
+
+HINT = "hint: "
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,18 @@ class Diagnostic:
             if self.loc
             else (f"{self.kind}: {self.message}")
         )
+
+
+def as_object(entries: Sequence[Diagnostic]) -> dict[str, Any]:
+    """What ended a command, for programs: its first error, with all that is said beside it."""
+    first = next((e for e in entries if e.kind == "error"), entries[0])
+    hints = [e.message for e in entries if e.message.startswith(HINT)]
+    return {
+        "error": first.message,
+        "loc": first.loc,
+        "hint": hints[0].removeprefix(HINT) if hints else "",
+        "diagnostics": [{"kind": e.kind, "loc": e.loc, "message": e.message} for e in entries],
+    }
 
 
 def of_diagnostic(diagnostic: Any) -> list[Diagnostic]:
@@ -73,7 +87,7 @@ def of_exception(error: BaseException, fallback: str = "") -> list[Diagnostic]:
             return _of_text(error.message)
         entries = [Diagnostic("error", error.loc or fallback, error.message)]
         if error.hint:
-            entries.append(Diagnostic("note", error.loc or fallback, f"hint: {error.hint}"))
+            entries.append(Diagnostic("note", error.loc or fallback, f"{HINT}{error.hint}"))
         return entries
     if isinstance(error, OSError) and error.filename is not None:  # a file that the user named
         text = f"cannot open '{error.filename}': {error.strerror}"

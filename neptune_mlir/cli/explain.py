@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size", metavar="N,NAME.DIM=N", help="run-time extents that bounds and figures assume"
     )
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
     parser.add_argument(
         "--profile", metavar="JSON", help="of `neptune bench run --profile`: warps over time"
     )
@@ -68,15 +69,25 @@ def execute(options: argparse.Namespace) -> int:
             _profile(options.profile),
         )  # fmt: skip
         write(Path(options.html), page(request))
+        if options.json:
+            print(json.dumps({"html": options.html, "remarks": list(facts["remarks"])}))
         return 0
-    print(explain.explain(module, source.text))
     knobs = facts["provenance"]["schedule"]["knobs"].replace(":", " ").replace(";", ", ")
-    print(f"\nschedule: {facts['schedule']}{f' with {knobs}' if knobs else ''}")
-    print(*facts["remarks"], sep="\n")
-    for line in explain.derivations(module):
-        print(line)
-    if options.target:
-        print(*_speed(source, module, options), sep="\n")
+    report: dict[str, Any] = {
+        "text": explain.explain(module, source.text),
+        "schedule": f"{facts['schedule']}{f' with {knobs}' if knobs else ''}",
+        "remarks": list(facts["remarks"]),
+        "derivations": list(explain.derivations(module)),
+    }
+    if not options.json:
+        print(f"{report['text']}\n\nschedule: {report['schedule']}")
+        print(*report["remarks"], sep="\n")
+        print(*report["derivations"], sep="\n", end="\n" if report["derivations"] else "")
+    speed = _speed(source, module, options) if options.target else []
+    if options.json:
+        print(json.dumps(report | {"speed": speed}))
+    elif speed:
+        print(*speed, sep="\n")
     return 0
 
 

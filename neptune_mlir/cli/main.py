@@ -11,14 +11,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from neptune_mlir.cli import diagnostics
+from neptune_mlir.cli.diagnostics import Diagnostic
 from neptune_mlir.cli.streams import lost_output, make_ready
 from neptune_mlir.driver.garbage import collected_rarely, left_at_the_end
 from neptune_mlir.errors import UsageError, did_you_mean
@@ -42,13 +44,23 @@ def _overview() -> str:
     rows = "\n".join(f"  {name:10} {summary}" for name, summary in COMMANDS.items())
     return (
         "usage: neptune COMMAND ...\n\nCommands (neptune COMMAND --help says more):\n"
-        f"{rows}\n\nExit codes: 0 done, 1 the input or the check failed, 2 wrong usage."
+        f"{rows}\n\nExit codes: 0 done, 1 the input or the check failed, 2 wrong usage.\n"
+        "Where --json is asked for and a command fails, the last line of standard output is an "
+        "object\nwith error, loc, hint, exit_code and diagnostics."
     )
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are errors like any other: one place says them."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        raise UsageError(message, hint=f"{self.prog} --help")
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
     """The parser of a subcommand."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"neptune {command}", description=COMMANDS[command], allow_abbrev=False
     )
     importlib.import_module(f"neptune_mlir.cli.{command}").add_arguments(parser)
@@ -107,29 +119,43 @@ def _reported(command: str = "", *rest: str, seen: list[int]) -> int:
         code = _execute(command, rest)
         return max(code, lost_output(name) or 0)
     except KeyboardInterrupt:
-        return _interrupted(command)
-    except SystemExit:  # argparse, which printed a help or an error
+        return _interrupted(command, rest)
+    except SystemExit:  # argparse, which printed a help
         lost = lost_output(name)
         if lost is None:
             raise
         return lost
     except Exception as error:
         if seen:
-            return _interrupted(command)
+            return _interrupted(command, rest)
         lost = lost_output(name, error) if isinstance(error, OSError) else None
         if lost is not None:
             return lost
         if os.environ.get("NEPTUNE_TRACEBACK"):
             raise
-        for entry in diagnostics.of_exception(error):
+        entries = diagnostics.of_exception(error)
+        for entry in entries:
             prefix = "" if entry.loc else f"{name}: "
             print(f"{prefix}{entry}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return _failed(name, rest, entries, 2 if isinstance(error, UsageError) else 1)
 
 
-def _interrupted(command: str) -> int:
-    print(f"neptune {command}: interrupted", file=sys.stderr)
-    return INTERRUPTED
+def _interrupted(command: str, arguments: Sequence[str]) -> int:
+    name = f"neptune {command}"
+    print(f"{name}: interrupted", file=sys.stderr)
+    return _failed(name, arguments, [Diagnostic("error", "", "interrupted")], INTERRUPTED)
+
+
+def _failed(
+    name: str, arguments: Sequence[str], entries: Sequence[Diagnostic], code: int
+) -> int:
+    """The exit code, behind an object for a program that asked for JSON, however far the command
+    came (perhaps not to its options)."""
+    if not any(argument.partition("=")[0] == "--json" for argument in arguments):
+        return code
+    print(json.dumps(diagnostics.as_object(entries) | {"exit_code": code}))
+    lost_output(name)
+    return code
 
 
 def _execute(command: str, arguments: Sequence[str]) -> int:

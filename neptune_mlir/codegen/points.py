@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A kernel that `points-to-kernels` made, as GPU code: each thread runs one point.
 
-No tiles, no shared memory, no barriers: scalar code, with a load for each `tensor.extract`.
+No tiles, no shared memory, no barriers: scalar code, with a load for each `tensor.extract`. Points
+that stand side by side along the last loop may share a sum (`gpu.subgroup_reduce` of a cluster,
+which a wave holds whole).
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from neptune_mlir.codegen.gpu.memory import Memory
 from neptune_mlir.codegen.gpu.scalars import ScalarOp
 from neptune_mlir.codegen.gpu.tile_forms import ResultView
 from neptune_mlir.errors import LoweringError
+from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import ir, location_text, scf
+from neptune_mlir.transforms.tiling.host_plan import grid_bounds
 
 
 class PointWriter(KernelWriter):
@@ -30,7 +34,10 @@ class PointWriter(KernelWriter):
         number = s.value(s.op("gpu.block_id", [], s.index, dimension=dimension), s.i64)
         first = s.op("arith.muli", [number, s.constant(self.threads.count, s.i64)], s.i64)
         point = s.op("arith.addi", [first, s.value(self.threads.id, s.i64)], s.i64)
-        extents = [s.value(extent, s.i64) for extent in self.bounds]
+        extents = [
+            s.constant(known, s.i64) if ix.is_static(known) else s.value(extent, s.i64)
+            for known, extent in zip(grid_bounds(self.forall.opview)[1], self.bounds, strict=True)
+        ]
         total = s.constant(1, s.i64)
         for extent in extents:
             total = s.op("arith.muli", [total, extent], s.i64)
@@ -64,6 +71,8 @@ class PointWriter(KernelWriter):
             self._if(op)
         elif op.name == "scf.forall.in_parallel":
             self.in_parallel(op)
+        elif op.name == "gpu.subgroup_reduce":
+            self.scalars[op.results[0]] = self._sum(op)
         elif op.name == "math.sincos":
             for result, name in zip(op.results, ("math.sin", "math.cos"), strict=True):
                 self.scalars[result] = self.s.op(name, self._here(op.operands), result.type)
@@ -74,6 +83,14 @@ class PointWriter(KernelWriter):
             )
         else:
             self.scalars[op.results[0]] = self.s.clone(ScalarOp.of(op), self._here(op.operands))
+
+    def _sum(self, op: Any) -> Any:
+        """Of the points of a cluster, in all of them."""
+        total, step = self.scalar(op.operands[0]), 1
+        while step < ir.IntegerAttr(op.attributes["cluster_size"]).value:
+            other = self.s.chip.exchange(self.s, total, step)
+            total, step = self.s.op("arith.addi", [total, other], self.s.i32), 2 * step
+        return total
 
     def _here(self, values: Sequence[Any]) -> list[Any]:
         return [self.scalar(value) for value in values if not is_tensor(value)]

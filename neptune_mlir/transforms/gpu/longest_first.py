@@ -12,9 +12,10 @@ long the stream of a program is (the lengths of sequences), nobody knows ahead w
 long; where one of them begins last, it keeps all others waiting. In the order of their lengths the
 last ones are short ("longest processing time first"). All chunks of a sequence stand together.
 
-A kernel ahead finds the order, a thread for each sequence: its rank is the number of those that are
-longer (by the number that says so, where streams are the longer, the larger it is), or as long and
-in front of it. So no result depends on the order, and none changes.
+A kernel ahead finds the order: the rank of a sequence is the number of those that are longer (by
+the number that says so, where streams are the longer, the larger it is), or as long and in front of
+it. So no result depends on the order, and none changes. LANES neighbouring threads share the
+comparisons of a sequence, as all programs wait for the last of them.
 
 That kernel costs a launch, and each program a read, so they are for launches that gain: some
 program can have over LONG points of the stream (or TILES tiles), there are more programs than
@@ -44,6 +45,7 @@ from neptune_mlir.transforms.tiling.slices import slice_operands
 
 LONG, TILES = 1024, 32  # points of the longest stream of a program, or tiles of few of them
 MOST = 256  # sequences
+LANES = 32  # that share the comparisons of a sequence: a part of a wave of any chip
 LARGEST = 2**31 - 1  # what a number of 32 bits can say
 
 
@@ -167,31 +169,37 @@ class _Launch:
     def _order(self, at: int, count: Index) -> Any:
         """Emit the kernel ahead; returns the numbers of the sequences, longest first."""
         extent = self.bounds[at]
-        number = ir.IntegerType.get_signless(32)
+        number, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
         start = tensor.empty([extent], number)
-        mapping = [ir.Attribute.parse("#gpu.thread<linear_dim_0>")]
-        ahead = scf.ForallOp([0], [count], [1], [start], mapping=ir.ArrayAttr.get(mapping))
+        mapping = [ir.Attribute.parse(f"#gpu.thread<linear_dim_{k}>") for k in range(2)]
+        ahead = scf.ForallOp(
+            [0, 0], [count, LANES], [1, 1], [start], mapping=ir.ArrayAttr.get(mapping)
+        )
         operation = ahead.operation
         KERNEL.set(operation, f"{KERNEL.find(self.forall, 'kernel')}_order")
         OF_MASK.set(operation)
         POINTS.set(operation, THREADS)
         TARGET.set(operation, self.chip)
         WARPS.set(operation, THREADS // gpu_target(self.chip).wave)
-        (one,) = ahead.induction_variables
+        one, lane = ahead.induction_variables
         with ir.InsertionPoint(ahead.body):
-            zero, step = ix.value(0), ix.value(1)
             mine = ix.value(self._rank_by(at, one))
-            loop = scf.ForOp(zero, ix.value(extent), step, [zero])
+            zero, step = ix.value(0), ix.value(LANES)
+            loop = scf.ForOp(zero, ix.value(extent), step, [zero])  # of all lanes alike
             with ir.InsertionPoint(loop.body):
-                other, (before,) = loop.induction_variable, loop.inner_iter_args
-                its = ix.value(self._rank_by(at, other))
+                (before,) = loop.inner_iter_args
+                other = ix.value(ix.add(loop.induction_variable, lane))
+                there = ix.value(ix.minimum(other, ix.sub(extent, 1)))
+                its = ix.value(self._rank_by(at, there))
                 earlier = ix.where_less(other, one, ix.add(mine, -1), mine)
-                scf.YieldOp([ix.value(ix.where_less(earlier, its, ix.add(before, 1), before))])
+                more = ix.where_less(earlier, its, ix.add(before, 1), before)
+                scf.YieldOp([ix.value(ix.where_less(other, extent, more, before))])
+            rank = arith.index_cast(index, _sum(arith.index_cast(number, loop.results[0])))
             kind = ir.RankedTensorType.get([], number)
             own = tensor.FromElementsOp(kind, [arith.index_cast(number, one)]).result
             parallel = scf.InParallelOp()
             with ir.InsertionPoint(parallel.block):
-                place = slice_operands([loop.results[0]], [1])
+                place = slice_operands([rank], [1])  # (the same of all lanes)
                 tensor.ParallelInsertSliceOp(own, ahead.inner_iter_args[0], *place)
         return ahead.results[0]
 
@@ -230,6 +238,18 @@ class _Launch:
         with ir.InsertionPoint(made.else_block):
             scf.YieldOp(self.variables[: at + 1])
         return list(made.results)
+
+
+def _sum(count: Any) -> Any:
+    """Of all lanes that share."""
+    number = count.type
+    attributes = {
+        "op": ir.Attribute.parse("#gpu<all_reduce_op add>"),
+        "cluster_size": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), LANES),
+    }
+    return ir.Operation.create(
+        "gpu.subgroup_reduce", results=[number], operands=[count], attributes=attributes
+    ).results[0]
 
 
 def _step(loop: Any) -> int:

@@ -8,12 +8,17 @@
 // CHECK: arith.select
 // CHECK: arith.select
 // CHECK: %[[COUNT:.*]] = arith.select
-// CHECK: %[[ORDER:.*]] = scf.forall (%[[I:.*]]) in (%[[COUNT]]) shared_outs(%[[OUT:.*]] = %{{.*}}) -> (tensor<?xi32>)
+// CHECK: %[[ORDER:.*]] = scf.forall (%[[I:.*]], %[[LANE:.*]]) in (%[[COUNT]], 32) shared_outs(%[[OUT:.*]] = %{{.*}}) -> (tensor<?xi32>)
 // CHECK: tensor.extract %[[N]][%[[I]]]
 // CHECK-NEXT: arith.index_cast
 // CHECK-NEXT: affine.max
-// CHECK: %[[RANK:.*]] = scf.for %[[J:.*]] = %{{.*}} iter_args
-// CHECK: tensor.extract %[[N]][%[[J]]]
+// CHECK: %[[PART:.*]] = scf.for %[[J:.*]] = %{{.*}} iter_args
+// CHECK: %[[OTHER:.*]] = affine.apply #{{.*}}(%[[J]], %[[LANE]])
+// CHECK: %[[THERE:.*]] = affine.min #{{.*}}(%[[OTHER]], %{{.*}})
+// CHECK: tensor.extract %[[N]][%[[THERE]]]
+// CHECK: %[[WORD:.*]] = arith.index_cast %[[PART]] : index to i32
+// CHECK: %[[ALL:.*]] = gpu.subgroup_reduce add %[[WORD]] cluster(size = 32)
+// CHECK: %[[RANK:.*]] = arith.index_cast %[[ALL]]
 // CHECK: %[[NUMBER:.*]] = arith.index_cast %[[I]] : index to i32
 // CHECK: %[[E:.*]] = tensor.from_elements %[[NUMBER]]
 // CHECK: tensor.parallel_insert_slice %[[E]] into %[[OUT]][%[[RANK]]] [1] [1]
@@ -87,6 +92,9 @@ module attributes {neptune.chip = "sm_90a"} {
 // read is compared as it is.
 // CHECK-LABEL: func.func @goes_on
 // CHECK: = scf.for %
+// CHECK-NEXT: affine.apply
+// CHECK-NEXT: affine.apply
+// CHECK-NEXT: affine.min
 // CHECK-NEXT: %[[OTHER:.*]] = tensor.extract
 // CHECK-NEXT: %[[ITS:.*]] = arith.index_cast %[[OTHER]]
 // CHECK-NEXT: affine.max #{{.*}}(%[[ITS]])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What people get wrong on the command line: one line that names it, and never a traceback."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -35,10 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 def said(arguments, capsys):
     """The exit code and what came on stderr."""
-    try:
-        code = main.main(arguments)
-    except SystemExit as stop:  # argparse
-        code = stop.code
+    code = main.main(arguments)
     printed = capsys.readouterr().err
     assert "internal error" not in printed and "Traceback" not in printed
     return code, printed
@@ -201,3 +199,52 @@ def test_what_names_nothing(folder, capsys):
     assert code == 2 and "no program of prefill has 'no such' in its name" in printed
     code, printed = said(["tune", "p.mlir", "--target", "cpu"], capsys)  # `search` has it
     assert code == 2 and "unknown argument '--target'" in printed and "another action" in printed
+
+
+FAILING = {
+    "compile p.mlir --target z80 --json": (2, "target 'z80'", ""),
+    "compile wrong.mlir --json": (1, "undeclared SSA value", "wrong.mlir:2:"),
+    "compile p.mlir -o - --json": (2, "leaves no line for --json", ""),
+    "inspect noise --json": (1, "'noise'", ""),
+    "run wrong.mlir --json": (1, "undeclared SSA value", "wrong.mlir:2:"),
+    "run --json": (2, "required: input", ""),
+    "explain gone.mlir --json": (1, "cannot read 'gone.mlir'", ""),
+    "verify gone.mlir --json": (1, "cannot read 'gone.mlir'", ""),
+    "zoo sofmax --json": (2, "sofmax", ""),
+    "bench show noise --json=x": (2, "--json", ""),
+    "bench run gone --json gone/x.json": (2, "cannot write", ""),
+    "tune run gone --json x.json": (2, "gone", ""),
+    "doctor --jsn --json": (2, "unknown argument '--jsn'", ""),
+    "completion tcsh --json": (2, "tcsh", ""),
+}
+
+
+@pytest.mark.parametrize("command", FAILING)
+def test_what_fails_is_json_too(folder, capsys, command):
+    Path("wrong.mlir").write_text("func.func @f() -> f32 {\n  return %x : f32\n}")
+    wanted, message, loc = FAILING[command]
+    code = main.main(command.split())
+    captured = capsys.readouterr()
+    (line,) = captured.out.splitlines()
+    said = json.loads(line)
+    assert code == said["exit_code"] == wanted
+    assert message in said["error"] and said["error"] in captured.err
+    assert said["loc"].startswith(loc) and bool(said["loc"]) == bool(loc)
+    assert {"kind": "error", "loc": said["loc"], "message": said["error"]} in said["diagnostics"]
+    if said["hint"]:
+        assert said["hint"] in captured.err
+
+
+def test_every_command_fails_in_json():
+    assert {command.split()[0] for command in FAILING} == set(main.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [("compile p.mlir -o p.bundle", "kernels"), ("compile p.mlir --emit fused", "text"),
+     ("explain p.mlir", "schedule")],
+)  # fmt: skip
+def test_json_of_commands_that_write(folder, capsys, command, key):
+    assert main.main([*command.split(), "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)[key]
