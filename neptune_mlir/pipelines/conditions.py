@@ -45,6 +45,9 @@ ALONE = 3, 4  # of the time of two groups that one alone has to take (measured o
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 NEVER = 1 << 62  # cycles: a kernel that does not serve a call
 FEW_SMALL = 2  # multiprocessors at least for each small tile of a product (measured on an H200)
+# Tiles of rows that a stream is as long as, where a mask ends it and two of them are a pair: of short
+# ones half a tile more is much, and copies come while a program begins (measured on an H200)
+LONG_PAIRS = 4
 ONE_TILE = 128  # points of a stream, of the largest tile
 # Rounds of tiles of so many merged rows with which they are faster there than the largest
 SHORT_ROUNDS = {PORTABLE: 2, SMALL: 2}
@@ -143,8 +146,8 @@ class Conditions:
         self._chunks[key] = rule, launch.grid
         self._one_row = rule if case.rows == 1 else self._one_row
         if case.product is None and case.rows >= PORTABLE:
-            return ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
-        return rule
+            rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
+        return self._if_tall_sooner(case, tiles, rule)
 
     def _cut_rule(self, case: Case, tiles: Expression, chunks: Expression) -> Expression:
         """Which calls a stream in so many chunks is for, by how many tiles of rows these have."""
@@ -213,15 +216,21 @@ class Conditions:
         (shape, own), (_, other) = case.tiles
         time = _time(case, shape, own, programs_of(variant))
         if self._least is None:
-            self._least = _time(case, shape, other, programs_of(self._plan))
+            alone = replace(case, knob="")
+            self._least = _time(alone, shape, other, programs_of(self._plan))
         less, more = sorted(CLOSE, reverse=own.rows < other.rows)
         if own.rows == other.rows:
             less = more
+        condition = case.condition
         if case.pairs and shape.triangle:
             less, more = CLOSE
+            if case.pairs == 1 and case.each is not None:
+                condition = ["le", LONG_PAIRS * own.rows, case.each.length]
         rule = ["le", ["mul", less, time], ["mul", more, self._least]]
-        if case.condition is not None:
-            time = ["select", case.condition, time, NEVER]
+        if condition is not case.condition:
+            rule = ["and", condition, rule]
+        if condition is not None:
+            time = ["select", condition, time, NEVER]
         self._least = ["min", self._least, time]
         return rule
 
@@ -356,6 +365,15 @@ class Conditions:
         if shape.triangle or shape.marks:
             sooner = ["and", each.even, sooner]
         return ["or", rule, ["and", taken, sooner]]
+
+    def _if_tall_sooner(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
+        """Of the calls of a `rule` for chunks of merged rows, those of three groups that are joined
+        before those of two."""
+        tall = case.merged and case.rows > MERGED[0] and self._is_modelled(case)
+        if not tall or self._largest is None:
+            return rule
+        two = self._joined_time(replace(case, knob=f"rows:{MERGED[0]}"), self._largest[0])
+        return ["and", rule, ["le", self._joined_time(case, tiles), two]]
 
     def _is_modelled(self, case: Case) -> bool:
         """Whether the model says how long chunks of merged rows take."""
