@@ -45,8 +45,8 @@ ALONE = 3, 4  # of the time of two groups that one alone has to take (measured o
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 NEVER = 1 << 62  # cycles: a kernel that does not serve a call
 FEW_SMALL = 2  # multiprocessors at least for each small tile of a product (measured on an H200)
-# Tiles of rows that a stream is as long as, where a mask ends it and two of them are a pair: of short
-# ones half a tile more is much, and copies come while a program begins (measured on an H200)
+# Tiles of rows that a stream is as long as, where a mask ends it and two of them are a pair: of
+# short ones half a tile more is much, and copies come while a program begins (measured on an H200)
 LONG_PAIRS = 4
 ONE_TILE = 128  # points of a stream, of the largest tile
 # Rounds of tiles of so many merged rows with which they are faster there than the largest
