@@ -156,7 +156,7 @@ class Conditions:
             return self._by_time(case, chunks)
         self._many |= case.by_model
         if not case.merged and case.rows >= PORTABLE and case.tiles and self._least is not None:
-            return self._sooner_joined(case, tiles, chunks)
+            return self._sooner_joined(case, tiles)
         rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
         return self._if_not_short(case, self._left(case, tiles, rule))
 
@@ -294,13 +294,14 @@ class Conditions:
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
 
-    def _sooner_joined(self, case: Case, tiles: Expression, chunks: Expression) -> Expression:
-        """Calls for which chunks of large tiles of plain rows are joined before anything else that
-        serves them is over."""
+    def _sooner_joined(self, case: Case, tiles: Expression) -> Expression:
+        """Calls for which chunks of large tiles of plain rows, a multiprocessor each, are joined
+        before anything else that serves them is over. (Their number is long to say.)"""
         less, more = CLOSE if case.by_model else (1, 1)
-        time = self._joined_time(case, tiles, chunks)
+        several: Expression = ["le", ["mul", 2, tiles], ["multiprocessors"]]
+        time = ["select", several, self._joined_time(case, tiles), NEVER]
         sooner: Expression = ["le", ["mul", more, time], ["mul", less, self._least]]
-        self._least = ["min", self._least, ["select", ["lt", 1, chunks], time, NEVER]]
+        self._least = ["min", self._least, time]
         return sooner
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
