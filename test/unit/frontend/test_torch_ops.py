@@ -40,7 +40,8 @@ def scatters(x, y, whole, at, updates):
         x.scatter_reduce(1, at, updates, "amin", include_self=False),
         y.index_add(1, at[0, :4, 0], x, alpha=2), whole.scatter(0, at[0, :, :3], 7).view(-1),
         y.index_add(1, at[0, :4, 0], x).view(-1), x.logcumsumexp(1).view(-1),  # rows as torch's
-        x.index_put((at[:, 0] % 3, at[:, 1] - 3), y[:, 0]), y.index_copy(1, at[0, :3, 1], x[:, 1:]),
+        x.index_put((at[:, 0] % 3, at[:, 1] - 3), updates[0, :6]),
+        y.index_copy(1, at[0, :3, 1], x[:, 1:]),
         x.index_put((at[0, :3, 2] % 3,), x, accumulate=True),
     )  # fmt: skip
 
