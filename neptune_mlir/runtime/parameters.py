@@ -62,7 +62,7 @@ def parameters(
         elif operand[0] in ("map", BEHIND):
             kind, k, *box = operand[1:]
             array = in_memory(arrays[kind, k], operand[0])
-            made.append(tensor_map(driver, array, *box, context=context))
+            made.append(tensor_map(driver, array, *box, context=context, narrow=sized.narrow))
         elif operand[0] == OPERAND:
             made += in_two(arrays[operand[1], operand[2]], operand[3])
         else:
@@ -96,7 +96,7 @@ def in_two(array: ArrayView, dim: int) -> list[Any]:
 
 def tensor_map(
     driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL,
-    rounds: int = 0, *, context: int | None = None,
+    rounds: int = 0, *, context: int | None = None, narrow: bool = False,
 ) -> Any:  # fmt: skip
     """What the copy engine needs to bring or write boxes of `rows` x `columns` elements: 128 bytes,
     encoded again only for another address or shape.
@@ -111,28 +111,37 @@ def tensor_map(
         panel: its columns: rows of 128 or 64 bytes.
         rounds: 1 for f32 that is rounded to TF32 on its way.
         context: to be in where it is encoded; None: that of the thread, which may be in none.
+        narrow: of a launch (`runtime.plan`).
     """
+    narrow = is_narrow(array, panel, narrow)
     key = (
         array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns, panel,
-        rounds,
+        rounds, narrow,
     )  # fmt: skip
     found = _maps.get(key)
     if found is None:
         if len(_maps) >= _MAPS_LIMIT:
             _maps.clear()
         with nullcontext() if context is None else driver.entered(context):
-            found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel, rounds)
+            found = _maps[key] = _encode(
+                driver, array, (rows_dim, rows, columns, panel, rounds), narrow
+            )
     return found
 
 
+def is_narrow(array: ArrayView, panel: int, launch: bool) -> bool:
+    """Whether the second-level cache fetches 128 bytes at once of boxes: not of rows of one panel,
+    whose neighbours are asked for at the same time."""
+    return launch and array.shape[-1] > panel
+
+
 def _encode(
-    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int,
-    rounds: int,
+    driver: Driver, array: ArrayView, box: tuple[int, int, int, int, int], narrow: bool
 ) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
         return map_room()
-    dtype, *shape = map_shape(array, rows_dim, rows, columns, panel, rounds)
-    return driver.tensor_map(dtype, array.address, *shape)
+    dtype, *shape = map_shape(array, *box)
+    return driver.tensor_map(dtype, array.address, *shape, narrow=narrow)
 
 
 def map_shape(
