@@ -239,7 +239,10 @@ def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
             self.program = program
 
         def forward(self, *args: Any) -> Any:
-            with torch_functions.instead(torch), torch_functions.unchecked(torch):
+            with (
+                torch_functions.instead(torch), torch_functions.unchecked(torch),
+                torch_functions.unswapped(torch),
+            ):  # fmt: skip
                 return self.program(*args)
 
     return ExportedProgram()

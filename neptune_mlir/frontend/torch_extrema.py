@@ -17,6 +17,7 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         "cummax.default": functools.partial(_extremum_so_far, torch, 1),
         "cummin.default": functools.partial(_extremum_so_far, torch, -1),
         "kthvalue.default": functools.partial(_of_rank, torch),
+        "topk.default": _largest,
         "mode.default": functools.partial(_most_frequent, torch),
         "median.default": functools.partial(_median_of_all, torch),
         "median.dim": functools.partial(_median, torch),
@@ -40,6 +41,11 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
     table["relu6.default"] = lambda x: clamp(x, 0.0, 6.0)
     table["hardsigmoid.default"] = lambda x: clamp(x / 6 + 0.5, 0.0, 1.0)
     return table
+
+
+def _largest(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """In any order: in theirs."""
+    return NotImplemented if sorted else x.topk(k, dim, largest)
 
 
 def _extremum(torch: Any, sign: int, x: Any, y: Any) -> Any:

@@ -48,6 +48,27 @@ def unchecked(torch: Any) -> Iterator[None]:
         distributions.set_default_validate_args(before)
 
 
+@contextlib.contextmanager
+def unswapped(torch: Any) -> Iterator[None]:
+    """A context in which a module that a program converts holds what the conversion gives. torch
+    swaps the contents of its parameters, and those of an export cannot be swapped."""
+
+    def apply(self: Any, function: Callable[..., Any], recurse: bool = True) -> Any:
+        for part in self.children() if recurse else ():
+            apply(part, function)
+        for held in (vars(self)["_parameters"], vars(self)["_buffers"]):
+            held.update((k, x if x is None else function(x)) for k, x in held.items())
+        return self
+
+    every, name = torch.nn.Module, "_apply"  # what all conversions come to
+    before = getattr(every, name)
+    setattr(every, name, apply)
+    try:
+        yield
+    finally:
+        setattr(every, name, before)
+
+
 def _gaussian_likelihood(
     torch: Any, input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",

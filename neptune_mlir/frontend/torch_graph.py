@@ -95,7 +95,8 @@ def _refuse_shapes_of_data(torch: Any, graph: Any) -> None:
     unknown = torch.fx.experimental.symbolic_shapes.free_unbacked_symbols
     for node in graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and unknown(value.shape):
+        chosen = node.target is getattr(torch, "sym_ite", None) and unknown(value)
+        if chosen or (isinstance(value, torch.Tensor) and unknown(value.shape)):
             maker = node.args[0] if node.target is operator.getitem else node
             raise InputError(
                 f"the shape of what '{_name_of(maker)}' makes depends on data, and a kernel's "
@@ -128,7 +129,9 @@ def line_of(graph: Any, operation: str) -> str | None:
 
 def _name_of(node: Any) -> str:
     """An operation as torch-mlir calls it."""
-    return f"torch.{node.target}".removesuffix(".default")
+    target = getattr(node.target, "__name__", "") if callable(node.target) else node.target
+    known = str(node.target) if hasattr(node.target, "overloadpacket") else target
+    return f"torch.{known}".removesuffix(".default")
 
 
 def complex_numbers(torch: Any, graph: Any) -> tuple[str, str | None] | None:

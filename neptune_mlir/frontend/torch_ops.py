@@ -11,7 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neptune_mlir.frontend import torch_extrema, torch_groups, torch_scatters, torch_special
+from neptune_mlir.frontend import (
+    torch_extrema,
+    torch_groups,
+    torch_layout,
+    torch_scatters,
+    torch_special,
+)
 from neptune_mlir.ir.bindings import TORCH_MLIR
 
 # coefficients of cosines that a window is made of
@@ -71,32 +77,12 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
           for name in ("div.Tensor", "div.Scalar")),
         ("floor_divide.default", lambda x, y: _whole_quotient(torch, x, y, rounding_mode="floor")),
         *torch_extrema.functions(torch).items(), *torch_scatters.functions(torch).items(),
-        *torch_special.functions(torch).items(),
+        *torch_special.functions(torch).items(), *torch_layout.functions(torch, table).items(),
     )  # fmt: skip
     for name, function in ours:
         packet, _, overload = name.partition(".")
-        table[getattr(getattr(aten, packet), overload)] = _laid_out(torch, function)
+        table[getattr(getattr(aten, packet), overload)] = torch_layout.laid_out(torch, function)
     return table | dict(torch_groups.decompositions(torch))
-
-
-def _laid_out(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decomposition whose results lie in memory as torch's own: row by row, where its first
-    tensor does. A program may view these, and torch checks that when it writes the program out."""
-
-    def known(x: Any) -> bool:
-        return isinstance(x, torch.Tensor) and all(isinstance(n, int) for n in x.shape)
-
-    @functools.wraps(function)
-    def laid_out(*given: Any, **options: Any) -> Any:
-        made = function(*given, **options)
-        first = next((x for x in given if isinstance(x, torch.Tensor)), None)
-        if not (known(first) and first.is_contiguous()):
-            return made
-        results = made if isinstance(made, tuple) else (made,)
-        plain = tuple(x.contiguous() if known(x) else x for x in results)
-        return plain if isinstance(made, tuple) else plain[0]
-
-    return laid_out
 
 
 def _bags(

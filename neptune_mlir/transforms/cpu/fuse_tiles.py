@@ -12,6 +12,9 @@ A program makes one op of each nest, and so each reads the tile again:
   where the later op reads m itself. If m is the maximum of the numbers u that it is taken off, then
   u - m is NaN where m is -inf, whatever the point, and so is the function: `where(m == -inf, nan,
   p)` takes its place.
+* A function that an op has computed of each point, and that its result holds, is read from there by
+  a later op. The result may hold it where a condition holds, and something else elsewhere, if the
+  later op uses the function under that condition alone (the weights of a mask, in a gradient).
 * Ops over the same points become one, if the second reads what the first makes of a point, or both
   read a tile, and one of them reduces, or both along the same axes. Products of matrices are alone.
 """
@@ -123,15 +126,63 @@ def _share(block: Any) -> None:
     """Read what reductions have computed of each point."""
     ops = _all(block)
     for k, later in enumerate(ops):
-        reductions = [op for op in ops[:k] if op.reduces]
-        if later.reduces or not reductions:
+        if later.reduces:
             continue
         for op in _functions_of_points(later):
-            for earlier in reductions:
-                found = _computed(earlier, later, op)
+            for earlier in ops[:k]:
+                found = _found(earlier, later, op)
                 if found is not None:
-                    _read_again(later, op, _as_result(earlier, found[0]), found[1])
+                    _read_again(later, op, *found)
                     return _share(block)
+
+
+def _found(earlier: _TilePoints, later: _TilePoints, wanted: Any) -> tuple[Any, Any] | None:
+    """A tile of what an op computes of each point, if a later op computes it again; and the operand
+    of that op that it reads a guard of, or None."""
+    if not earlier.reduces:
+        tile = _held(earlier, later, wanted)
+        return None if tile is None else (tile, None)
+    found = _computed(earlier, later, wanted)
+    return None if found is None else (_as_result(earlier, found[0]), found[1])
+
+
+def _held(earlier: _TilePoints, later: _TilePoints, wanted: Any) -> Any:
+    """The result that holds a function of each point, at least wherever `later` uses it."""
+    if earlier.extents != later.extents:
+        return None
+    for k, value in enumerate(earlier.yielded):
+        if not earlier.is_point(earlier.inputs + k):
+            continue
+        chosen, condition = defining_op(value), None
+        if chosen is not None and chosen.name == "arith.select":
+            condition, value, _ = chosen.operands
+        made = defining_op(value)
+        if made is None or made.name != wanted.name or made.block != earlier.block:
+            continue
+        same = _Sameness(earlier, later)
+        if same.values(value, wanted.results[0]) and not same.guarded and (
+            condition is None or _only_under(condition, earlier, later, wanted.results[0])
+        ):
+            return earlier.op.results[k]
+    return None
+
+
+def _only_under(condition: Any, earlier: _TilePoints, later: _TilePoints, value: Any) -> bool:
+    """Whether nothing that `later` yields depends on a value of its body but where the condition
+    holds, which is one of the body of `earlier`."""
+    pending, seen = [value], {value}
+    while pending:
+        for use in pending.pop().uses:
+            user = use.owner.operation
+            if user.name == "linalg.yield":
+                return False
+            if user.name == "arith.select" and use.operand_number == 1:
+                same = _Sameness(earlier, later)
+                if same.values(condition, user.operands[0]) and not same.guarded:
+                    continue
+            pending += [v for v in user.results if v not in seen]
+            seen.update(user.results)
+    return True
 
 
 def _functions_of_points(points: _TilePoints) -> list[Any]:

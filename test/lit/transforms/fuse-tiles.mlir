@@ -167,3 +167,74 @@ func.func @other_axes(%x: tensor<4x8xf32>) -> (tensor<f32>, tensor<8xf32>) {
   }
   return %r#0, %r#1 : tensor<f32>, tensor<8xf32>
 }
+
+// The weights of a mask, and a gradient under the same mask: it reads what the weights hold, for
+// where they hold nothing it is 0. Under another mask it computes its own.
+// CHECK-LABEL: func.func @masked_weights
+// CHECK: %[[P:.*]] = linalg.generic
+// CHECK: math.exp
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[P]], %[[P]] :
+// CHECK-NOT: math.exp
+// CHECK: arith.mulf
+// CHECK-LABEL: func.func @other_mask
+// CHECK-COUNT-2: math.exp
+func.func @masked_weights(%x: tensor<4x8xf32>, %n: index) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %tile = tensor.empty() : tensor<4x8xf32>
+  %r = scf.forall (%p) in (1) shared_outs(%o = %tile) -> (tensor<4x8xf32>) {
+    %w = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+        ins(%x : tensor<4x8xf32>) outs(%tile : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %u: f32):
+      %j = linalg.index 1 : index
+      %c = arith.cmpi sle, %j, %n : index
+      %e = math.exp %a : f32
+      %s = arith.select %c, %e, %zero : f32
+      linalg.yield %s : f32
+    } -> tensor<4x8xf32>
+    %g = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+        ins(%x, %w : tensor<4x8xf32>, tensor<4x8xf32>) outs(%tile : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %b: f32, %u: f32):
+      %j = linalg.index 1 : index
+      %c = arith.cmpi sle, %j, %n : index
+      %e = math.exp %a : f32
+      %m = arith.mulf %e, %a : f32
+      %d = arith.addf %m, %b : f32
+      %s = arith.select %c, %d, %zero : f32
+      linalg.yield %s : f32
+    } -> tensor<4x8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %g into %o[0, 0] [4, 8] [1, 1] : tensor<4x8xf32> into tensor<4x8xf32>
+    }
+  }
+  return %r : tensor<4x8xf32>
+}
+
+func.func @other_mask(%x: tensor<4x8xf32>, %n: index) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %tile = tensor.empty() : tensor<4x8xf32>
+  %r = scf.forall (%p) in (1) shared_outs(%o = %tile) -> (tensor<4x8xf32>) {
+    %w = linalg.generic {indexing_maps = [#ij, #ij], iterator_types = ["parallel", "parallel"]}
+        ins(%x : tensor<4x8xf32>) outs(%tile : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %u: f32):
+      %j = linalg.index 1 : index
+      %c = arith.cmpi slt, %j, %n : index
+      %e = math.exp %a : f32
+      %s = arith.select %c, %e, %zero : f32
+      linalg.yield %s : f32
+    } -> tensor<4x8xf32>
+    %g = linalg.generic {indexing_maps = [#ij, #ij, #ij], iterator_types = ["parallel", "parallel"]}
+        ins(%x, %w : tensor<4x8xf32>, tensor<4x8xf32>) outs(%tile : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %b: f32, %u: f32):
+      %j = linalg.index 1 : index
+      %c = arith.cmpi sle, %j, %n : index
+      %e = math.exp %a : f32
+      %m = arith.mulf %e, %b : f32
+      %s = arith.select %c, %m, %zero : f32
+      linalg.yield %s : f32
+    } -> tensor<4x8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %g into %o[0, 0] [4, 8] [1, 1] : tensor<4x8xf32> into tensor<4x8xf32>
+    }
+  }
+  return %r : tensor<4x8xf32>
+}

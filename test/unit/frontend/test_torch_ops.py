@@ -172,7 +172,7 @@ def test_gates_and_decays_compile_for_gpus(target):
     """A scatter of one update a row was a loop for CPUs alone, a power of positions in float64."""
 
     def program(x):
-        best = x.topk(2, -1)[1]
+        best = x.topk(2, -1, sorted=False)[1]
         return torch.zeros_like(x).scatter(1, best, 1.0) * 0.9 ** torch.arange(6)
 
     agrees(program, torch.randn(5, 6), target=target)
@@ -325,3 +325,31 @@ def test_positions_along_dimensions_that_calls_know():
     kernel = neptune_mlir.compile(from_torch(last, given, [{0: batch, 1: n}, {0: batch}]))
     for x, lengths in (given, (torch.randn(2, 12, 4), torch.tensor([12, 5]))):
         assert torch.equal(kernel(x, lengths), last(x, lengths))
+
+
+def test_results_lie_in_memory_as_those_of_torch():
+    def program(a, put, at, rows):
+        q, k, v = a.view(2, 3, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        seen = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        whole = torch.zeros(2, 3, 8)
+        whole.view(2, 3, 2, 4)[:, :, 1].scatter_(2, at, put)
+        return seen.transpose(1, 2).contiguous().view(-1, 8) * 2, whole * rows
+
+    a, put = torch.randn(2, 3, 24), torch.randn(2, 3, 1)
+    agrees(program, a, put, torch.randint(0, 4, (2, 3, 1)), torch.randn(2, 3, 8))
+
+
+def test_modules_that_a_program_converts():
+    class Converts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate, self.norm = torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            self.gate = self.gate.to(torch.bfloat16)
+            return self.norm.float()(self.gate(x.bfloat16()).float()).softmax(-1)
+
+    model, x = Converts().eval(), torch.randn(5, 8)
+    kernel = neptune_mlir.compile(from_torch(model, (x,)))
+    assert model.gate.weight.dtype is torch.float32
+    torch.testing.assert_close(kernel(x), model(x), rtol=1e-5, atol=1e-5)
