@@ -22,6 +22,7 @@ from itertools import zip_longest
 from typing import Any
 
 from neptune_mlir.runtime.arrays import ArrayView
+from neptune_mlir.runtime.drivers.boxes import PANEL, is_narrow, map_shape
 from neptune_mlir.runtime.drivers.cuda import map_room
 from neptune_mlir.runtime.drivers.driver import (
     ELSEWHERE,
@@ -32,11 +33,12 @@ from neptune_mlir.runtime.drivers.driver import (
     Driver,
     PreparedLaunch,
 )
+from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.images import LoadedImage
 from neptune_mlir.runtime.libraries import Library
 from neptune_mlir.runtime.loader import compile_text, has_compiler
 from neptune_mlir.runtime.memory import WORKSPACE, Place, SizedLaunch, Sizes, root
-from neptune_mlir.runtime.parameters import PANEL, in_memory, in_two, is_narrow, map_shape
+from neptune_mlir.runtime.parameters import in_memory, in_two
 from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, UNIT, WORD
 
 _ENTERING = 1 << 32  # added to an error of the driver that came before the first launch
@@ -288,7 +290,7 @@ class CallAgain:
                     elif 0 not in array.shape:
                         panel = operand[6] if len(operand) > 6 else PANEL
                         narrow = is_narrow(array, panel, sized.narrow)
-                        shape = map_shape(array, *operand[3:])
+                        shape = map_shape(array, SIZES[array.dtype], *operand[3:])
                         words, kept = self._driver.map_words(*shape, narrow=narrow)
                         rows["map"].append([*row, -1, *words])  # no address is encoded yet
                         keep.append(kept)

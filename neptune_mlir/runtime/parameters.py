@@ -14,14 +14,13 @@ from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, Behind
+from neptune_mlir.runtime.drivers.boxes import PANEL, is_narrow, map_shape
 from neptune_mlir.runtime.drivers.cuda import map_room
 from neptune_mlir.runtime.drivers.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
 from neptune_mlir.runtime.plan import GPU_NUMBERS
 from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
-
-PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
 _maps: dict[Any, Any] = {}  # tensor maps by array and box; encoding one takes microseconds
 _MAPS_LIMIT = 4096
@@ -129,44 +128,13 @@ def tensor_map(
     return found
 
 
-def is_narrow(array: ArrayView, panel: int, launch: bool) -> bool:
-    """Whether the second-level cache fetches 128 bytes at once of boxes: not of rows of one panel,
-    whose neighbours are asked for at the same time."""
-    return launch and array.shape[-1] > panel
-
-
 def _encode(
     driver: Driver, array: ArrayView, box: tuple[int, int, int, int, int], narrow: bool
 ) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
         return map_room()
-    dtype, *shape = map_shape(array, *box)
+    dtype, *shape = map_shape(array, SIZES[array.dtype], *box)
     return driver.tensor_map(dtype, array.address, *shape, narrow=narrow)
-
-
-def map_shape(
-    array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL, rounds: int = 0
-) -> tuple[str, list[int], list[int], list[int]]:
-    """The type of elements, and of the axes of `tensor_map` extents, strides in bytes and box, of
-    an array with elements."""
-    size = SIZES[array.dtype]
-    rest = [d for d in reversed(range(len(array.shape) - 1)) if d != rows_dim]
-    # an axis of one element may have any stride, but the encoding checks it
-    axes = [
-        (array.shape[d], array.strides[d] * size) if d >= 0 and array.shape[d] > 1 else (1, 16)
-        for d in (rows_dim, *rest)
-    ]
-    steps = [step for _, step in axes]
-    height, *others = (extent for extent, _ in axes)
-    if min(steps) < 0:
-        raise ArgumentError("TMA does not support negative strides")
-    width, ones = array.shape[-1], [1 for _ in rest]
-    extents, strides, box = [width, height, *others], steps, [panel, rows, *ones]
-    if columns:
-        extents = [panel, height, width // panel, *others]
-        strides = [steps[0], panel * size, *steps[1:]]
-        box = [panel, rows, columns // panel, *ones]
-    return "tf32" if rounds else array.dtype, extents, strides, box
 
 
 _C_TYPES: dict[str, Any] = {

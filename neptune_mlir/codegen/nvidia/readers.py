@@ -10,11 +10,11 @@ those launches ask for 128 bytes (`runtime.plan`, `narrow`).
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.tiles import is_inside, nested
-from neptune_mlir.codegen.nvidia.producer import source_of
-from neptune_mlir.dialects.op_names import PUT
+from neptune_mlir.analysis.tiles import is_inside
+from neptune_mlir.codegen.nvidia.producer import streamed_offsets
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.tiling.host_plan import fold
 
@@ -27,27 +27,21 @@ FEW = 2  # programs
 def few_readers(kernel: SpecializedWriter) -> Any:
     """Where at most FEW programs read each tile that loops bring, as an expression of the plan."""
     variables = list(kernel.body.arguments)[: len(kernel.bounds)]
-    found: Any = 0
-    for put in nested(kernel.producer):
-        if put.name != PUT or put.block == kernel.producer:
-            continue
-        window = source_of(kernel.forall, put)
-        pages = () if window.pages is None else (window.pages.at, window.pages.start)
-        used = _variables([*window.offsets, *pages], kernel.forall)
+    conditions: list[Any] = []
+    for offsets in streamed_offsets(kernel.forall, kernel.producer):
+        used = _variables(offsets, kernel.forall)
         readers: Any = 1
         for variable, extent in zip(variables, kernel.signature.extents, strict=True):
             readers = readers if variable in used else fold("mul", extent, readers)
         few = int(readers <= FEW) if isinstance(readers, int) else ["lt", readers, FEW + 1]
-        if found in (0, few):
-            found = few
-        else:
-            found = ["and", found, few]
         if not few:
             return 0
-    return found
+        if few not in conditions:
+            conditions.append(few)
+    return reduce(lambda a, b: ["and", a, b], conditions) if conditions else 0
 
 
-def _variables(values: list[Any], forall: Any) -> set[Any]:
+def _variables(values: tuple[Any, ...], forall: Any) -> set[Any]:
     """The variables of the grid that numbers depend on: of a loop's variable those that say where
     it begins."""
     pending = [v for v in values if isinstance(v, ir.Value)]
