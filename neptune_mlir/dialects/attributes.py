@@ -116,8 +116,9 @@ MULTIPLES = Attribute(
 AXES = Attribute(
     "axes", NUMBERS, "a nest in a fused op", "the axis of the fused op that each loop is",
     writers=("dialects.nests", "transforms.fusion.privatize", "transforms.schedule.split_streams"),
-    readers=("dialects.nests", "dialects.verify", "transforms.fusion.lower_correct",
-             "transforms.fusion.privatize", "transforms.schedule.split_streams"),
+    readers=("dialects.nests", "dialects.verify", "transforms.final_counts",
+             "transforms.fusion.lower_correct", "transforms.fusion.privatize",
+             "transforms.schedule.split_streams"),
 )  # fmt: skip
 AXIS_NAMES = Attribute(
     "axis_names", TEXTS, "a nest", "what the program calls the loops",
