@@ -219,7 +219,8 @@ ONE_TILE = Mark(
     "a tile has all of the streamed axis in every call that the program is for",
     writers=("transforms.schedule.like_tiles", "transforms.schedule.stream_tiles",
              "transforms.tiling.lower_to_tiles"),
-    readers=("transforms.schedule.like_tiles", "transforms.tiling.kernel"),
+    readers=("transforms.schedule.like_tiles", "transforms.schedule.tile",
+             "transforms.tiling.kernel"),
 )  # fmt: skip
 SHORTER = Attribute(
     "shorter", NUMBERS, "neptune.stream", "up to which lengths it has kernels of one tile beside",
