@@ -8,7 +8,8 @@ compiled for GPUs that need not be there.
 
 A case is right, wrong, refused with the name of an operator, refused without one ("unnamed"), or it
 dies; with targets it is "compiled", for all of them, or refused. Cases whose inputs are no tensors
-of numbers are left out. Each runs in a process of its own, and each operator's first case comes
+of numbers are left out. Axes and shapes, which cases have as inputs, become constants of the model,
+as exporters write them. Each runs in a process of its own, and each operator's first case comes
 before the second of any.
 """
 
@@ -21,6 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch_children
 
 GROUPS = {
@@ -52,8 +54,6 @@ def cases() -> dict[str, Any]:
 
 def tried(model: bytes, data: list[Any]) -> dict[str, Any]:
     """One case: each set of its data through the compiler."""
-    import numpy as np
-
     import neptune_mlir
 
     if not _of_numbers(data):
@@ -101,9 +101,31 @@ def compiled(model: bytes, data: list[Any], targets: list[str]) -> dict[str, Any
     return row
 
 
-def _of_numbers(data: list[Any]) -> bool:
-    import numpy as np
+def written(model: Any, data: list[Any]) -> tuple[bytes, list[Any]]:
+    """A case with the inputs that decide axes and shapes as constants."""
+    from onnx import numpy_helper
 
+    from neptune_mlir.driver.onnx.structure import deciding
+
+    deciders = {value for node in model.graph.node for _, value in deciding(node)}
+    names = [x.name for x in model.graph.input]
+    found = type(model)()
+    found.CopyFrom(model)
+    if len(data) != 1 or not deciders.intersection(names) or not _of_numbers(data):
+        return found.SerializeToString(), data
+    (given, wanted), left = data[0], []
+    del found.graph.input[:]
+    for entry, array in zip(model.graph.input, given, strict=False):
+        if entry.name in deciders:
+            constant = numpy_helper.from_array(np.asarray(array), entry.name)
+            found.graph.initializer.append(constant)
+        else:
+            found.graph.input.append(entry)
+            left.append(array)
+    return found.SerializeToString(), [(left, wanted)]
+
+
+def _of_numbers(data: list[Any]) -> bool:
     arrays = [x for given, wanted in data for x in (*given, *wanted)]
     return all(isinstance(x, (np.ndarray, np.generic)) for x in arrays)
 
@@ -147,7 +169,7 @@ def main() -> int:
     found = {name: case for name, case in cases().items() if re.fullmatch(options.only, name)}
     function, more = (compiled, (options.target,)) if options.target else (tried, ())
     tasks: list[torch_children.Task] = [
-        (name, function, (found[name].model.SerializeToString(), found[name].data_sets, *more))
+        (name, function, (*written(found[name].model, found[name].data_sets), *more))
         for name in _spread(found)
     ]
     rows = torch_children.report(torch_children.run_all(tasks, options.limit), options.out)

@@ -88,9 +88,10 @@ typedef struct np_parameters {
   size_t count, used;
 } np_parameters;
 
-/* Adds the 128 bytes that a copy engine takes: ["map", kind, number, rows_dim, rows, columns]. */
+/* Adds the 128 bytes that a copy engine takes: ["map", kind, number, rows_dim, rows, columns].
+   `narrow`: the L2 fetches 128 bytes at once where rows have several panels. */
 neptune_status np_add_tensor_map(np_parameters *parameters, const np_view *view,
-                                 const np_json *operand);
+                                 const np_json *operand, bool narrow);
 void *np_parameter_room(np_parameters *parameters, size_t size, size_t alignment);
 
 #endif

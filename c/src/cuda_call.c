@@ -420,7 +420,8 @@ static neptune_status add_array(call *c, np_parameters *p, np_place place) {
 
 /* ["map", kind, number, dimension of rows (-1: none), rows, columns (0: no panels), panel,
    1 for f32 that the copy engine rounds to TF32]. */
-neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np_json *operand) {
+neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np_json *operand,
+                                 bool narrow) {
   const np_json *box_of = operand->items + 3;
   const int64_t rows_dim = box_of[0].integer, rows = box_of[1].integer, columns = box_of[2].integer;
   const int64_t panel = operand->count > 6 ? operand->items[6].integer : PANEL;
@@ -437,6 +438,7 @@ neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np
     return NEPTUNE_OK;
   int64_t width = view->shape[view->rank - 1];
   bool whole_sectors = (uintptr_t)view->data % SECTOR == 0;
+  bool wide = !narrow || width <= panel;
   extents[axes] = (uint64_t)(columns ? panel : width);
   box[axes++] = (uint32_t)panel;
   /* the rows, the panels, then the other dimensions from the innermost outwards */
@@ -464,14 +466,16 @@ neptune_status np_add_tensor_map(np_parameters *p, const np_view *view, const np
     ones[d] = 1;
   bool is_bf16 = strcmp(view->dtype, "bf16") == 0;
   int type = size == 4 ? (rounds ? 11 : 7) : is_bf16 ? 9 : 6; /* CUtensorMapDataType */
-  /* rows of 128 or 64 bytes are swizzled; L2 brings 256 bytes where every box is whole sectors */
+  /* rows of 128 or 64 bytes are swizzled; L2 brings 256 bytes where every box is whole sectors,
+     and the launch does not ask for 128 */
   int error = np_open_driver()->cuTensorMapEncodeTiled(
       room, type, axes, view->data, extents, strides, box, ones, 0, row == ROW ? 3 : 2,
-      whole_sectors ? 3 : 2, 0);
+      wide && whole_sectors ? 3 : 2, 0);
   return error ? np_driver_fail(error, "cuTensorMapEncodeTiled") : NEPTUNE_OK;
 }
 
-static neptune_status add_operand(call *c, np_parameters *p, const np_json *o, bool capturing) {
+static neptune_status add_operand(call *c, np_parameters *p, const np_json *o, bool narrow,
+                                  bool capturing) {
   const char *head = o->items[0].string;
   if (strcmp(head, "value") == 0) {
     np_number value;
@@ -495,7 +499,7 @@ static neptune_status add_operand(call *c, np_parameters *p, const np_json *o, b
     if (!whole)
       return np_fail(NEPTUNE_BAD_FILE, "a tensor map of no array");
     neptune_status status = check_layout(c, place, view_of(c, place));
-    return status ? status : np_add_tensor_map(p, view_of(c, place), o);
+    return status ? status : np_add_tensor_map(p, view_of(c, place), o, narrow);
   }
   return add_array(c, p, np_place_of(c->given.plan, o));
 }
@@ -528,8 +532,11 @@ static neptune_status prepare(call *c, size_t number, bool capturing, bool first
     return np_fail(NEPTUNE_BAD_FILE, "the plan names the kernel '%s', which the image lacks",
                    plan->launch[number].kernel);
   const np_json *operands = plan->launch[number].operands;
+  int64_t narrow = 0;
+  if (plan->launch[number].narrow)
+    status = np_evaluate_int(plan->launch[number].narrow, &c->given, &narrow);
   for (size_t k = 0; !status && k < operands->count; ++k)
-    status = add_operand(c, &made->parameters, &operands->items[k], capturing);
+    status = add_operand(c, &made->parameters, &operands->items[k], narrow != 0, capturing);
   const uint64_t zero = 0;
   for (size_t k = 0; !status && k < kernel->hidden; ++k)
     status = add(&made->parameters, &zero, 8);

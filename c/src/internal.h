@@ -95,6 +95,7 @@ typedef struct np_launch {
   const char *kernel;
   const np_json *grid;     /* expressions */
   const np_json *operands; /* lists that begin with their kind */
+  const np_json *narrow;   /* where the L2 fetches 128 bytes at once; NULL: nowhere */
 } np_launch;
 
 typedef struct np_plan {

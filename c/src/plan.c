@@ -87,6 +87,7 @@ static neptune_status read_launches(const np_json *list, np_plan *plan) {
     l->kernel = read_text(&list->items[k], "kernel");
     l->grid = np_get_kind(&list->items[k], "grid", NP_ARRAY);
     l->operands = np_get_kind(&list->items[k], "operands", NP_ARRAY);
+    l->narrow = np_get(&list->items[k], "narrow");
     if (!l->kernel || !l->grid || !l->operands)
       return wrong("a launch without its kernel, grid or operands");
     for (size_t n = 0; n < l->operands->count; ++n) {

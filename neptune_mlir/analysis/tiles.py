@@ -479,15 +479,21 @@ class Generic:
         return any(True for _ in self.block.arguments[k].uses)
 
 
+def chooses_loops(op: Any) -> bool:
+    """Whether each operand of a generic is read at some of its loops, at nothing else."""
+    maps = (ir.AffineMapAttr(a).value for a in op.attributes["indexing_maps"])
+    return all(isinstance(e, ir.AffineDimExpr) for found in maps for e in found.results)
+
+
 def read_generic(op: Any) -> Generic:
+    if not chooses_loops(op):
+        raise LoweringError(
+            "a tile op whose indexing map is more than a choice of loops",
+            loc=location_text(op.location),
+        )
     maps = []
     for attribute in op.attributes["indexing_maps"]:
         results = ir.AffineMapAttr(attribute).value.results
-        if not all(isinstance(e, ir.AffineDimExpr) for e in results):
-            raise LoweringError(
-                "a tile op whose indexing map is more than a choice of loops",
-                loc=location_text(op.location),
-            )
         maps.append(tuple(ir.AffineDimExpr(e).position for e in results))
     if len(op.results) != 1:
         raise LoweringError("a tile op with several results", loc=location_text(op.location))

@@ -116,8 +116,9 @@ MULTIPLES = Attribute(
 AXES = Attribute(
     "axes", NUMBERS, "a nest in a fused op", "the axis of the fused op that each loop is",
     writers=("dialects.nests", "transforms.fusion.privatize", "transforms.schedule.split_streams"),
-    readers=("dialects.nests", "dialects.verify", "transforms.fusion.lower_correct",
-             "transforms.fusion.privatize", "transforms.schedule.split_streams"),
+    readers=("dialects.nests", "dialects.verify", "transforms.final_counts",
+             "transforms.fusion.lower_correct", "transforms.fusion.privatize",
+             "transforms.schedule.split_streams"),
 )  # fmt: skip
 AXIS_NAMES = Attribute(
     "axis_names", TEXTS, "a nest", "what the program calls the loops",
@@ -218,7 +219,8 @@ ONE_TILE = Mark(
     "a tile has all of the streamed axis in every call that the program is for",
     writers=("transforms.schedule.like_tiles", "transforms.schedule.stream_tiles",
              "transforms.tiling.lower_to_tiles"),
-    readers=("transforms.schedule.like_tiles", "transforms.tiling.kernel"),
+    readers=("transforms.schedule.like_tiles", "transforms.schedule.tile",
+             "transforms.tiling.kernel"),
 )  # fmt: skip
 SHORTER = Attribute(
     "shorter", NUMBERS, "neptune.stream", "up to which lengths it has kernels of one tile beside",

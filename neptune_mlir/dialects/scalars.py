@@ -32,8 +32,10 @@ _CASTS = {
     "arith.extf", "arith.truncf", "arith.sitofp", "arith.fptosi", "arith.extsi",
     "arith.trunci", "arith.index_cast",
 }  # fmt: skip
-# uitofp/extui/index_castui agree with the signed ones on i1 only (true is 1, never -1).
+# uitofp/extui/index_castui: as the signed ones on i1 (true is 1, never -1); `_unsigned` of others.
 _BOOL_CASTS = {"arith.uitofp", "arith.extui", "arith.index_castui"}
+
+_UNSIGNED = {"i8": 8, "i16": 16, "i32": 32}  # types whose unsigned numbers i64 holds
 
 _CMPI = {0: "eq", 1: "ne", 2: "lt", 3: "le", 4: "gt", 5: "ge"}
 _CMPF_ORDERED = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le"}
@@ -89,6 +91,8 @@ def op_to_term(op: Any, args: list[Term]) -> Term:
         return T.make("quantize" if as_written else "cast", *args, dtype=dtype)
     if name in _BOOL_CASTS and args[0].dtype in ("i1", "index"):
         return T.make("cast", *args, dtype=dtype)
+    if name in _BOOL_CASTS and args[0].dtype in _UNSIGNED:
+        return _unsigned(args[0], dtype)
     if name == "arith.constant":
         return T.const(constant_value(op), dtype)
     if name == "arith.cmpf":
@@ -98,6 +102,17 @@ def op_to_term(op: Any, args: list[Term]) -> Term:
     if name == "math.fma":
         return T.make("add", T.make("mul", args[0], args[1]), args[2])
     raise NoTermForm(f"'{name}' has no term form")
+
+
+def _unsigned(number: Term, dtype: str) -> Term:
+    """A number whose first bit is no sign, in a type that holds it: one below 0 is a whole range of
+    its type lower than what it stands for."""
+    bits = _UNSIGNED[number.dtype]
+    wide = dtype if dtype in ("i16", "i32", "i64", "index") else "i32" if bits < 32 else "i64"
+    below = T.make("lt", number, T.const(0, number.dtype))
+    more = T.make("select", below, T.const(1 << bits, wide), T.const(0, wide))
+    found = T.make("add", T.make("cast", number, dtype=wide), more)
+    return found if wide == dtype else T.make("cast", found, dtype=dtype)
 
 
 TermOf = Callable[[Any], Term]

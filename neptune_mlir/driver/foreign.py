@@ -191,7 +191,8 @@ def from_onnx(path: Path) -> str:
     with open(path, "rb"):
         pass
     onnx = _package("onnx", "pip install 'neptune-mlir[onnx]'")
-    nodes = importlib.import_module("neptune_mlir.driver.onnx_nodes")
+    nodes = importlib.import_module("neptune_mlir.driver.onnx.nodes")
+    structure = importlib.import_module("neptune_mlir.driver.onnx.structure")
     try:
         model = nodes.prepared(onnx.load(str(path)), str(path))
     except (OSError, InputError):
@@ -206,7 +207,8 @@ def from_onnx(path: Path) -> str:
             text = torch_views.to_linalg(text, ONNX, str(path), lengths=lengths)
             return _with_signs(text, given)
         except InputError as error:
-            problem = problem or error  # that of the model as it was given
+            # that of the model as it was given
+            problem = problem or structure.with_reason(error, model)
         refused = torch_mlir_opt.refused_operators(text, ONNX_TO_TORCH, str(path))
         model = nodes.defined(model, refused)
         if model is None:

@@ -50,8 +50,8 @@ def lower(
     if ended.status:
         said = _diagnostics(ended.said, name)
         if (named := NAMED.search(said)) and GIVEN.match(named[1]):
-            left = _left_operation(command, data, timeout, name)
-            said = said.replace(f"'{named[1]}'", f"'{left or named[1]}'", 1)
+            if left := _left_operation(command, data, timeout, name):
+                said = f"{left[1]}: error: torch-mlir cannot lower '{left[0]}' as it is used here"
         raise InputError(said, hint=_HINT)
     text = ended.made.decode()
     return text.replace('loc("<stdin>":', 'loc("-":')  # which stands for the program's name
@@ -78,13 +78,30 @@ def _last_operation(command: list[str], data: bytes, timeout: float, name: str) 
     return tried[-1].decode() if tried else ""
 
 
-def _left_operation(command: list[str], data: bytes, timeout: float, name: str) -> str:
-    """The first op of torch that the pass that failed found, but for what is given to others: a
-    constant is left because its user is. "" where there is none."""
+def _left_operation(
+    command: list[str], data: bytes, timeout: float, name: str
+) -> tuple[str, str] | None:
+    """The first op of torch that the pass that failed found, but for what is given to others (a
+    constant is left because its user is), and where it stands. None where there is none."""
     late = f"torch-mlir did not lower {name} in {timeout:g} s"
-    shown = child.run([*command, "--mlir-print-ir-after-failure", _ELIDED], data, timeout, late)
-    found = _LEFT_OP.findall(shown.said.partition(_FAILED)[2])
-    return next((op for op in map("".join, found) if not GIVEN.match(op)), "")
+    more = ["--mlir-print-ir-after-failure", "--mlir-print-debuginfo", _ELIDED]
+    shown = child.run([*command, *more], data, timeout, late).said.partition(_FAILED)[2]
+    for found in _LEFT_OP.finditer(shown):
+        operator = found[1] or found[2]
+        if not GIVEN.match(operator):
+            return operator, _named_place(shown, found[3], name)
+    return None
+
+
+def _named_place(text: str, said: str | None, name: str) -> str:
+    """What a location of printed IR says, `name` where that is no place that a program gave."""
+    label = said or "unknown"
+    if label.startswith("#") and (line := re.search(rf"^{label} = loc\((.*)\)$", text, re.M)):
+        label = line[1]
+    found = re.match(r'"(.*?)"(:\d+:\d+)?', label)
+    if found is None:
+        return name
+    return f"{name if found[1] in ('-', '<stdin>') else found[1]}{found[2] or ''}"
 
 
 def refused_operators(program: str, passes: str, name: str, timeout: float = 600) -> dict[str, str]:
@@ -122,7 +139,10 @@ _DIAGNOSTIC = re.compile(r"^(?P<place>.*?): (?P<kind>error|note): (?P<text>.*)$"
 _OPERATOR = re.compile(r'name = "([\w.]+)"')  # what a `torch.operator` stands for
 _VERIFY = "torch-verify-linalg-on-tensors-backend-contract"
 _LEFT = re.compile(r'torch\.operator "onnx\.(\w+)".* loc\((#loc\d+)\)$', re.M)
-_LEFT_OP = re.compile(r'^\s*%[^=]* = (?:torch\.operator "([\w.]+)"|(torch\.\w+\.[\w.]+))', re.M)
+_LEFT_OP = re.compile(
+    r'^\s*%[^=]* = (?:torch\.operator "([\w.]+)"|(torch\.\w+\.[\w.]+)).*?(?: loc\((.*)\))?$',
+    re.M,
+)
 GIVEN = re.compile(r"torch\.(constant|vtensor|prim)\.")  # it has no lowering of its own
 _FAILED = "IR Dump After "
 NAMED = re.compile(r"'((?:torch|stablehlo|chlo)\.[\w.]+)'")

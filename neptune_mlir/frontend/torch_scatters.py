@@ -72,8 +72,11 @@ def _put(torch: Any, x: Any, index: Any, source: Any, accumulate: bool = False) 
 def _index_put(
     torch: Any, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False
 ) -> Any:  # fmt: skip
-    """Where a mask is true, a choice: the positions of what is true have a shape of data."""
+    """Where a mask is true, a choice: the positions of what is true have a shape of data. At
+    positions, what each slice gets of all updates, where these are few."""
     given = [k for k, index in enumerate(indices) if index is not None]
+    if all(indices[k].dtype in (torch.int32, torch.int64) for k in given):
+        return _put_at(torch, x, indices, values, accumulate)
     if len(given) != 1 or indices[given[0]].dtype is not torch.bool:
         return NotImplemented
     before, mask = given[0], indices[given[0]]
@@ -92,6 +95,42 @@ def _index_put(
     return torch.where(wide, x + values if accumulate else values, x)
 
 
+def _put_at(
+    torch: Any, x: Any, indices: Sequence[Any], values: Any, accumulate: bool
+) -> Any:  # fmt: skip
+    """At positions along dimensions that stand together: as positions along one."""
+    given = [k for k, index in enumerate(indices) if index is not None]
+    first, count = given[0], len(given)
+    places = torch.broadcast_tensors(*(indices[k] for k in given))
+    known = all(isinstance(n, int) for n in (*x.shape, *places[0].shape, *values.shape))
+    if not known or given != [*range(first, first + count)]:
+        return NotImplemented
+    place = _in_one(torch, x, dict(zip(given, places, strict=True))).reshape(-1)
+    rows = x.flatten(first, first + count - 1)
+    most = rows.shape[first]
+    if not 0 < most * place.shape[0] <= PAIRS:
+        return NotImplemented
+    before, behind = x.shape[:first], x.shape[first + count :]
+    values = values.to(x.dtype).expand([*before, *places[0].shape, *behind])
+    values = values.reshape([*before, place.shape[0], *behind])
+    if accumulate:
+        return _along(torch, rows, first, place, values, "sum").reshape(x.shape)
+    hit = place == torch.arange(most, device=x.device)[:, None]
+    at = torch.arange(place.shape[0], device=x.device)
+    last = torch.where(hit, at, 0).amax(1)
+    some = hit.any(1).reshape([most] + [1] * len(behind))
+    return torch.where(some, values.index_select(first, last), rows).reshape(x.shape)
+
+
+def _in_one(torch: Any, x: Any, places: dict[int, Any]) -> Any:
+    """Positions along several dimensions as positions along one."""
+    found: Any = 0
+    for k, at in places.items():
+        at, n = at.to(torch.int64), x.shape[k]
+        found = found * n + torch.where(at < 0, at + n, at)
+    return found
+
+
 def _looked_up(torch: Any, x: Any, indices: Sequence[Any]) -> Any:
     """At positions along several dimensions that stand together, of which calls know an extent: as
     positions along one. torch-mlir refuses these."""
@@ -99,16 +138,12 @@ def _looked_up(torch: Any, x: Any, indices: Sequence[Any]) -> Any:
     first, count = given[0], len(given)
     if count < 2 or given != [*range(first, first + count)]:
         return NotImplemented
-    sizes = x.shape[first : first + count]
     known = (n for t in (x, *(indices[k] for k in given)) for n in t.shape)
     if all(isinstance(n, int) for n in known) or any(
         indices[k].dtype not in (torch.int32, torch.int64) for k in given
     ):
         return NotImplemented
-    place: Any = 0
-    for k, n in zip(given, sizes, strict=True):
-        at = indices[k].to(torch.int64)
-        place = place * n + torch.where(at < 0, at + n, at)
+    place = _in_one(torch, x, {k: indices[k] for k in given})
     rows = x.flatten(first, first + count - 1)
     found = rows.index_select(first, place.reshape(-1))
     return found.reshape([*x.shape[:first], *place.shape, *x.shape[first + count :]])

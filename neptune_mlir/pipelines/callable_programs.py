@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a program may not be: one that keeps state, or has arguments or results that no call can
-pass."""
+"""What a program may not be: one that keeps state, computes with complex numbers, or has arguments
+or results that no call can pass."""
 
 from __future__ import annotations
 
@@ -13,18 +13,33 @@ from neptune_mlir.errors import InputError
 from neptune_mlir.ir import bindings
 from neptune_mlir.runtime.arrays import ELEMENT_TYPES
 
+_NOT_SAID = ("tensor.empty", "arith.constant")  # no operation, and one that is refused when read
 MOST_ELEMENTS = 1 << 60  # of 8 bytes: what 64-bit addresses reach
 
 
-def check_state(module: Any) -> None:
-    """Raises InputError for a program that keeps state from call to call."""
+def check_operations(module: Any) -> None:
+    """Raises InputError for a program that keeps state from call to call, or has complex numbers
+    within."""
     for function in functions(module):
         for op in function.regions[0].blocks[0].operations:
-            if op.operation.name.startswith("ml_program.global_"):
-                name, place = op.operation.name, bindings.location_text(op.operation.location)
+            name = op.operation.name
+            if name.startswith("ml_program.global_"):
                 message = f"'{name}' keeps state between calls (random numbers do), a kernel not"
                 hint = "draw the random numbers, or a dropout mask, before and pass them"
-                raise InputError(message, loc=place, hint=hint)
+            elif name not in _NOT_SAID and any(map(_is_complex, op.operation.results)):
+                message = f"'{name}' gives complex numbers, which kernels do not take"
+                hint = "compute with real and imaginary parts"
+            else:
+                continue
+            place = bindings.location_text(op.operation.location)
+            raise InputError(message, loc=place, hint=hint)
+
+
+def _is_complex(value: Any) -> bool:
+    kind = value.type
+    if not isinstance(kind, bindings.ir.RankedTensorType):
+        return False
+    return isinstance(kind.element_type, bindings.ir.ComplexType)
 
 
 def check_signatures(module: Any) -> None:

@@ -67,6 +67,7 @@ def import_steps(scan: int, loops: bool) -> tuple[Step, ...]:
 
 TO_TILES = (
     Step("free-references"),
+    Step("final-counts"),
     Step("lower-correct"),
     Step("skip-dead-tiles"),
     Step("cut-rows"),

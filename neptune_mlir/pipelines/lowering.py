@@ -25,7 +25,7 @@ from neptune_mlir.errors import InputError, UsageError
 from neptune_mlir.ir import bindings
 from neptune_mlir.pipelines import common, legal
 from neptune_mlir.pipelines.all_lengths import leave_none
-from neptune_mlir.pipelines.callable_programs import check_signatures, check_state
+from neptune_mlir.pipelines.callable_programs import check_operations, check_signatures
 from neptune_mlir.pipelines.cases import (
     PLAIN_TILES,
     TALL,
@@ -120,7 +120,7 @@ class Lowering:
             raise InputError("the program has no function with a body", loc=source, hint=hint)
         with bindings.source_name(source):
             check_signatures(module)
-            check_state(module)
+            check_operations(module)
         return cls(module, {"provenance": provenance(text, source)})
 
     @property

@@ -22,6 +22,7 @@ from itertools import zip_longest
 from typing import Any
 
 from neptune_mlir.runtime.arrays import ArrayView
+from neptune_mlir.runtime.drivers.boxes import PANEL, is_narrow, map_shape
 from neptune_mlir.runtime.drivers.cuda import map_room
 from neptune_mlir.runtime.drivers.driver import (
     ELSEWHERE,
@@ -32,11 +33,12 @@ from neptune_mlir.runtime.drivers.driver import (
     Driver,
     PreparedLaunch,
 )
+from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.images import LoadedImage
 from neptune_mlir.runtime.libraries import Library
 from neptune_mlir.runtime.loader import compile_text, has_compiler
-from neptune_mlir.runtime.memory import WORKSPACE, Place, Sizes, root
-from neptune_mlir.runtime.parameters import in_memory, in_two, map_shape
+from neptune_mlir.runtime.memory import WORKSPACE, Place, SizedLaunch, Sizes, root
+from neptune_mlir.runtime.parameters import in_memory, in_two
 from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND, UNIT, WORD
 
 _ENTERING = 1 << 32  # added to an error of the driver that came before the first launch
@@ -233,7 +235,7 @@ class CallAgain:
         ]
         keep: list[Any] = []
         for sized, launch in zip(bound.sizes.launches, bound.launches, strict=True):
-            own = self._own(launch, sized.launch.operands, bound, views, rows, keep)
+            own = self._own(launch, sized, bound, views, rows, keep)
             words, kept = self._driver.launch_words(own)
             rows["launch"].append(words)
             keep.append(kept)
@@ -252,13 +254,13 @@ class CallAgain:
         return len(self._bases) + 2 * self._in_two.index(place)
 
     def _own(
-        self, launch: PreparedLaunch, operands: Sequence[Any], bound: Bound,
+        self, launch: PreparedLaunch, sized: SizedLaunch, bound: Bound,
         views: Sequence[ArrayView], rows: dict[str, list[Sequence[int]]], keep: list[Any],
     ) -> PreparedLaunch:  # fmt: skip
         """A launch with parameters of its own where they change from call to call, of which `rows`
         say how."""
         values, at = list(launch.values), 0
-        for operand in operands:
+        for operand in sized.launch.operands:
             width = 1
             if operand[0] == "counter":
                 values[at] = type(values[at])()
@@ -286,8 +288,10 @@ class CallAgain:
                     if not is_map:
                         rows["pointer"].append(row)
                     elif 0 not in array.shape:
-                        shape = map_shape(array, *operand[3:])
-                        words, kept = self._driver.map_words(*shape)
+                        panel = operand[6] if len(operand) > 6 else PANEL
+                        narrow = is_narrow(array, panel, sized.narrow)
+                        shape = map_shape(array, SIZES[array.dtype], *operand[3:])
+                        words, kept = self._driver.map_words(*shape, narrow=narrow)
                         rows["map"].append([*row, -1, *words])  # no address is encoded yet
                         keep.append(kept)
             at += width

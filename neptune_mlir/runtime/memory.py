@@ -43,11 +43,12 @@ class Requirements:
 @dataclass(frozen=True)
 class SizedLaunch:
     """A launch of the plan with its numbers: programs of the grid, and the value of each operand
-    that is one (else None)."""
+    that is one (else None); `narrow` as in the plan."""
 
     launch: Launch
     programs: int
     values: tuple[Any, ...]
+    narrow: bool = False
 
 
 class Sizes:
@@ -88,7 +89,8 @@ class Sizes:
                 raise ArgumentError(f"{programs} programs are more than one launch can have")
             values = tuple(value(x[2]) if x[0] == "value" else None for x in launch.operands)
             if programs > 0:
-                self.launches.append(SizedLaunch(launch, programs, values))
+                narrow = bool(value(launch.narrow))
+                self.launches.append(SizedLaunch(launch, programs, values, narrow))
         self.used = sorted(
             {
                 (operand[0], operand[1])

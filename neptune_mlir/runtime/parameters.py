@@ -14,14 +14,13 @@ from typing import Any
 
 from neptune_mlir.errors import ArgumentError
 from neptune_mlir.runtime.arrays import ArrayView, Behind
+from neptune_mlir.runtime.drivers.boxes import PANEL, is_narrow, map_shape
 from neptune_mlir.runtime.drivers.cuda import map_room
 from neptune_mlir.runtime.drivers.driver import Driver
 from neptune_mlir.runtime.gpu_arrays import SIZES
 from neptune_mlir.runtime.memory import SizedLaunch
 from neptune_mlir.runtime.plan import GPU_NUMBERS
 from neptune_mlir.runtime.shards.in_two import BEHIND, OPERAND
-
-PANEL = 64  # elements of a row that one swizzled box holds: 128 bytes
 
 _maps: dict[Any, Any] = {}  # tensor maps by array and box; encoding one takes microseconds
 _MAPS_LIMIT = 4096
@@ -62,7 +61,7 @@ def parameters(
         elif operand[0] in ("map", BEHIND):
             kind, k, *box = operand[1:]
             array = in_memory(arrays[kind, k], operand[0])
-            made.append(tensor_map(driver, array, *box, context=context))
+            made.append(tensor_map(driver, array, *box, context=context, narrow=sized.narrow))
         elif operand[0] == OPERAND:
             made += in_two(arrays[operand[1], operand[2]], operand[3])
         else:
@@ -96,7 +95,7 @@ def in_two(array: ArrayView, dim: int) -> list[Any]:
 
 def tensor_map(
     driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL,
-    rounds: int = 0, *, context: int | None = None,
+    rounds: int = 0, *, context: int | None = None, narrow: bool = False,
 ) -> Any:  # fmt: skip
     """What the copy engine needs to bring or write boxes of `rows` x `columns` elements: 128 bytes,
     encoded again only for another address or shape.
@@ -111,53 +110,31 @@ def tensor_map(
         panel: its columns: rows of 128 or 64 bytes.
         rounds: 1 for f32 that is rounded to TF32 on its way.
         context: to be in where it is encoded; None: that of the thread, which may be in none.
+        narrow: of a launch (`runtime.plan`).
     """
+    narrow = is_narrow(array, panel, narrow)
     key = (
         array.address, array.dtype, array.shape, array.strides, rows_dim, rows, columns, panel,
-        rounds,
+        rounds, narrow,
     )  # fmt: skip
     found = _maps.get(key)
     if found is None:
         if len(_maps) >= _MAPS_LIMIT:
             _maps.clear()
         with nullcontext() if context is None else driver.entered(context):
-            found = _maps[key] = _encode(driver, array, rows_dim, rows, columns, panel, rounds)
+            found = _maps[key] = _encode(
+                driver, array, (rows_dim, rows, columns, panel, rounds), narrow
+            )
     return found
 
 
 def _encode(
-    driver: Driver, array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int,
-    rounds: int,
+    driver: Driver, array: ArrayView, box: tuple[int, int, int, int, int], narrow: bool
 ) -> Any:
     if 0 in array.shape:  # there is nothing to bring, and no address
         return map_room()
-    dtype, *shape = map_shape(array, rows_dim, rows, columns, panel, rounds)
-    return driver.tensor_map(dtype, array.address, *shape)
-
-
-def map_shape(
-    array: ArrayView, rows_dim: int, rows: int, columns: int, panel: int = PANEL, rounds: int = 0
-) -> tuple[str, list[int], list[int], list[int]]:
-    """The type of elements, and of the axes of `tensor_map` extents, strides in bytes and box, of
-    an array with elements."""
-    size = SIZES[array.dtype]
-    rest = [d for d in reversed(range(len(array.shape) - 1)) if d != rows_dim]
-    # an axis of one element may have any stride, but the encoding checks it
-    axes = [
-        (array.shape[d], array.strides[d] * size) if d >= 0 and array.shape[d] > 1 else (1, 16)
-        for d in (rows_dim, *rest)
-    ]
-    steps = [step for _, step in axes]
-    height, *others = (extent for extent, _ in axes)
-    if min(steps) < 0:
-        raise ArgumentError("TMA does not support negative strides")
-    width, ones = array.shape[-1], [1 for _ in rest]
-    extents, strides, box = [width, height, *others], steps, [panel, rows, *ones]
-    if columns:
-        extents = [panel, height, width // panel, *others]
-        strides = [steps[0], panel * size, *steps[1:]]
-        box = [panel, rows, columns // panel, *ones]
-    return "tf32" if rounds else array.dtype, extents, strides, box
+    dtype, *shape = map_shape(array, SIZES[array.dtype], *box)
+    return driver.tensor_map(dtype, array.address, *shape, narrow=narrow)
 
 
 _C_TYPES: dict[str, Any] = {

@@ -6,10 +6,10 @@ load at once, so what a program does between its loads (wait for other warps, go
 more) is paid once a round of them. The time of a call is what starts it, and the most of what
 memory, instructions and the beginnings of programs take, and its rounds.
 
-The constants are microseconds of an H200, fitted to 975 times of 199 shapes (70 to 131072 rows of
-512 to 32768 elements, bf16 and f32; RMS norm, LayerNorm, cross-entropy). What it chooses takes
-1.011 of the least time that was measured, in the geometric mean, and 1.009 of it for 90 shapes
-drawn later (docs/notebook/rows.md).
+The constants are microseconds of an H200. Those of rows that are read again (norms) were fitted to
+143 shapes of 70 to 65536 rows, with scales asked for first (`codegen/gpu/rows/early_loads.py`):
+what is chosen takes 1.008 of the least time that was measured for one sum, 1.003 for two. Those of
+rows that are read once (losses) were fitted to 100 shapes: 1.013 (docs/notebook/rows.md).
 """
 
 from __future__ import annotations
@@ -20,30 +20,71 @@ from typing import NamedTuple
 
 from neptune_mlir.targets.gpu import MULTIPROCESSORS, GpuTarget
 
-START = 2.16  # of a call
-BYTES = 4.48e6  # of memory, in a microsecond
 CYCLES = 7000  # instructions of warps, of a multiprocessor
-PROGRAM, WARP = 0.03, 0.0141  # to begin one, and for each of its warps
-JOINED = 0.0141  # for each warp that a sum is joined from, and sum
-CORRECTED = 0.0688  # sums beside the first, which are corrected as they run, or wait for it
-INSTRUCTIONS = 12.5  # of such a sum, an element
-HELD, HELD_ONCE = 0.00561, 0.004  # each element of a thread: of rows read again, and once
-HELD_AGAIN = 0.736  # how much more where sums of such rows are corrected
-LATE, LATE_FROM = 0.014, 16  # vectors beside a row that come late, where threads have more
-COPIED, COPIED_ONCE, COPIED_WORD = 0.631, 0.4, 0.0114  # of rows kept in shared memory
-WHOLE_ROUNDS = 0.959  # how far rounds are whole
-POWER = 2.9  # how sharply the most decides
+
+
+class Times(NamedTuple):
+    """Of a call, in microseconds.
+
+    Attributes:
+        start: of a call.
+        bytes: of memory, in a microsecond.
+        program, warp: to begin a program, and for each of its warps.
+        joined: for each warp that a sum is joined from, and sum.
+        corrected: for a sum beside the first, which is corrected as it runs, or waits for it.
+        instructions: of such a sum, an element.
+        held, held_again: for each element of a thread, and how much more beside such a sum.
+        late: for each element of a thread where vectors beside a row come behind its sum.
+        copied, copied_word: of a row kept in shared memory, and for each element of a thread.
+        beside: for each warp of a program with several rows, which end together.
+        wait, under_way: where programs have less than so many bytes of rows under way.
+        whole_rounds: how far rounds are whole.
+        power: how sharply the most decides.
+    """
+
+    start: float
+    bytes: float
+    program: float
+    warp: float
+    joined: float
+    corrected: float
+    instructions: float
+    held: float
+    held_again: float
+    late: float
+    copied: float
+    copied_word: float
+    beside: float
+    wait: float
+    under_way: float
+    whole_rounds: float
+    power: float
+
+
+ONCE = Times(
+    start=2.16, bytes=4.48e6, program=0.03, warp=0.0141, joined=0.0141, corrected=0.0688,
+    instructions=12.5, held=0.004, held_again=0.0, late=0.0, copied=0.4, copied_word=0.0,
+    beside=0.0, wait=0.0, under_way=1.0, whole_rounds=0.959, power=2.9,
+)  # fmt: skip
+AGAIN = Times(
+    start=1.87, bytes=4.75e6, program=0.0419, warp=0.0199, joined=0.021, corrected=0.0624,
+    instructions=0.0, held=0.0116, held_again=1.04, late=0.0057, copied=0.0, copied_word=0.0329,
+    beside=0.0285, wait=0.309, under_way=27200.0, whole_rounds=1.0, power=6.07,
+)  # fmt: skip
+AHEAD = 0.498  # of a round where shared memory has a row, and registers its scales
 # Registers of a thread by its elements: of rows read once, again for one sum, again for several
 ELEMENTS = (0, 8, 16, 24, 32, 48, 64, 128)
 REGISTERS = (
     (20, 25, 32, 40, 48, 64, 80, 150),
-    (20, 32, 48, 43, 50, 70, 104, 220),
-    (28, 40, 64, 64, 80, 128, 168, 320),
+    (20, 32, 48, 63, 77, 70, 96, 220),
+    (28, 40, 64, 58, 62, 78, 114, 320),
 )
-LARGE, MORE = 16, (22, 8, 20)  # warps of programs from which on they have some more
+LARGE, MORE = 16, 22  # warps of programs from which on those of rows read once have some more
+EARLY = 64, 32  # bytes of a thread's row with which scales are asked for first: one sum, several
 MOST_ELEMENTS, MOST_ALONE = 64, 32  # of a thread that has them in registers, and of warps alone
+THREAD_REGISTERS = 1 << 16  # of a multiprocessor
 MANY = 1 << 26  # bytes of a call with many rows
-KEPT_ONCE, KEPT_AGAIN = 2048, 8192  # elements from which on rows may be kept in shared memory
+KEPT_ONCE, KEPT_AGAIN = 8193, 8192  # elements from which on rows may be kept in shared memory
 SINGLE = 1, 2, 4, 8, 16, 32  # warps of a program with one row
 SEVERAL = (2, 2), (2, 4), (4, 4)  # rows and warps of others
 
@@ -84,19 +125,27 @@ def held_elements(form: RowForm, chunk: int, elements: int) -> int:
     return -(-elements // moved) * chunk
 
 
+def asks_early(row: RowWork, form: RowForm, held: int) -> bool:
+    """Whether programs ask for scales before rows are reduced (`early_loads.py`)."""
+    room = form.warps >= LARGE if form.kept else form.warps <= LARGE
+    return row.again and room and held * row.size <= EARLY[row.sums > 1]
+
+
 def registers(row: RowWork, form: RowForm, held: int) -> float:
     """Registers of a thread, as the compiler was seen to take them."""
     if form.kept and row.again:
-        return 32 if held > LATE_FROM else 48 if row.sums == 1 else 62
+        return 58 if asks_early(row, form, held) else 32
     if form.kept:
-        return max(45 if held <= LATE_FROM else 40 if form.warps < LARGE else 64, 0.62 * held)
+        return max(45 if held <= 16 else 40 if form.warps < LARGE else 64, 0.62 * held)
     table = REGISTERS[row.kind]
     at = next(n for n, most in enumerate(ELEMENTS[1:]) if held <= most)
     part = (held - ELEMENTS[at]) / (ELEMENTS[at + 1] - ELEMENTS[at])
     found = table[at] + part * (table[at + 1] - table[at])
-    if form.warps >= LARGE and (held <= 32 or not row.again):
-        found += MORE[row.kind]
-    return found + (16 if form.rows > 1 and row.kind == 2 and held > LATE_FROM else 0)
+    if form.warps >= LARGE and not row.again:
+        found += MORE
+    if form.rows > 1 and row.kind == 2 and held > 24:
+        found += 16
+    return min(found, THREAD_REGISTERS / (32 * form.warps)) if row.again else found
 
 
 def programs(target: GpuTarget, row: RowWork, form: RowForm, elements: int) -> int:
@@ -113,22 +162,29 @@ def microseconds(target: GpuTarget, row: RowWork, form: RowForm, elements: int, 
     beside = programs(target, row, form, elements)
     if not beside:
         return float("inf")
-    each, held = -(-rows // form.rows) / MULTIPROCESSORS, held_elements(form, row.chunk, elements)
+    c, held = AGAIN if row.again else ONCE, held_elements(form, row.chunk, elements)
+    each = -(-rows // form.rows) / MULTIPROCESSORS
     whole, corrected = -int(-each // 1), min(row.sums, 2) - 1
-    memory = rows * elements * row.size * (2 if row.again else 1) / BYTES
-    instructions = whole * held * form.warps * INSTRUCTIONS * corrected / CYCLES
-    begun = each * (PROGRAM + WARP * form.warps)
-    part = CORRECTED * corrected
-    part += (HELD if row.again else HELD_ONCE) * held * (1 + HELD_AGAIN * row.again * corrected)
+    memory = rows * elements * row.size * (2 if row.again else 1) / c.bytes
+    instructions = whole * held * form.warps * c.instructions * corrected / CYCLES
+    begun = each * (c.program + c.warp * form.warps)
+    early = asks_early(row, form, held)
+    part = c.corrected * corrected + c.held * held * (1 + c.held_again * corrected)
     if form.warps > form.rows:
-        part += JOINED * (corrected + 1) * form.warps
-    if row.kind == 1:
-        part += LATE * max(0, held - LATE_FROM)
+        part += c.joined * (corrected + 1) * form.warps
+    if form.rows > 1:
+        part += c.beside * form.warps
     if form.kept:
-        part += COPIED * corrected + COPIED_WORD * held if row.again else COPIED_ONCE
-    rounds = (1 - WHOLE_ROUNDS) * max(1.0, each / beside) + WHOLE_ROUNDS * -(-whole // beside)
-    most = sum(n**POWER for n in (memory, instructions, begun)) ** (1 / POWER)
-    return START + most + rounds * part
+        part += c.copied + c.copied_word * held
+    elif not early:
+        part += c.late * held
+    under_way = beside * form.rows * elements * row.size
+    part += c.wait * max(0.0, 1 - under_way / c.under_way)
+    if form.kept and early and corrected == 0:
+        part *= AHEAD
+    rounds = (1 - c.whole_rounds) * max(1.0, each / beside) + c.whole_rounds * -(-whole // beside)
+    most = sum(n**c.power for n in (memory, instructions, begun)) ** (1 / c.power)
+    return c.start + most + rounds * part
 
 
 def forms(row: RowWork, elements: int) -> Iterator[RowForm]:

@@ -51,6 +51,7 @@ _MODULES: dict[str, str] = {
     "tile": "neptune_mlir.transforms.schedule.tile",
     "cut-rows": "neptune_mlir.transforms.schedule.cut_rows",
     "set-choices": "neptune_mlir.transforms.schedule.set_choices",
+    "final-counts": "neptune_mlir.transforms.final_counts",
     "lower-correct": "neptune_mlir.transforms.fusion.lower_correct",
     "skip-dead-tiles": "neptune_mlir.transforms.tiling.skip_dead_tiles",
     "widen-factors": "neptune_mlir.transforms.tiling.widen_factors",

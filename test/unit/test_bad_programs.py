@@ -32,6 +32,25 @@ def test_elements_that_nothing_holds(kind):
         compiler.compile_unfused(result, "p", None)
 
 
+def test_complex_numbers_within_a_program():
+    """They ended in an error of the code for CPUs."""
+    text = """#i = affine_map<(i) -> (i)>
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xcomplex<f32>>
+  %z = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf32>) outs(%e : tensor<4xcomplex<f32>>) {
+  ^bb0(%a: f32, %o: complex<f32>):
+    %c = complex.create %a, %a : complex<f32>
+    linalg.yield %c : complex<f32>
+  } -> tensor<4xcomplex<f32>>
+  return %x : tensor<4xf32>
+}
+"""
+    with pytest.raises(InputError, match=r"'linalg\.generic' gives complex numbers") as raised:
+        neptune.compile(text)
+    assert raised.value.loc == "<program>:4:8"
+
+
 def test_results_in_8_bits_that_nothing_holds():
     body = "%r = tensor.empty() : tensor<4xf8E5M2> return %r : tensor<4xf8E5M2>"
     with pytest.raises(InputError, match="result 0 has elements of type f8E5M2"):

@@ -126,7 +126,7 @@ CHIP_FLOORS = ("analysis", "transforms", "codegen", "pipelines", "driver", "runt
 NOT_OF_CHIPS = {  # the same numbers with another meaning
     "codegen.amd.hsaco": {40, 144, 160, 208},  # offsets of ELF, heads of MessagePack
     "codegen.triton.tool": {40},  # an offset of ELF
-    "driver.onnx_nodes": {18},  # a version of ONNX's operators
+    "driver.onnx.nodes": {18},  # a version of ONNX's operators
     "driver.page.dataflow": {18},  # characters of a label
     "driver.page.figures": {100},  # per cent
     "driver.page.page": {100},  # per cent

@@ -62,6 +62,51 @@ def test_elements_at_positions_of_several_dimensions():
     assert "tm_tensor.scatter" not in kernel.source.text
 
 
+def test_windows_of_several_rows_at_several_columns():
+    """One that does not fit is left out as a whole."""
+
+    def program(x, u, i):
+        return (
+            x.at[1:3, ::2].set(u), x.at[:, ::3, 1:].add(1.0), x.at[0, 2:4, i].max(u[0, :3, :2]),
+            x.at[jnp.array([1, 1, 9])].multiply(2.0),
+            jax.lax.scatter_mul(
+                x, 2 * i[:, None] + 1, jnp.broadcast_to(u[0, :2], (3, 4, 2, 3)),
+                jax.lax.ScatterDimensionNumbers((1, 2, 3), (), (1,)),
+            ),
+        )  # fmt: skip
+
+    kernel = agrees(program, f32(4, 6, 3), f32(2, 3, 3), np.array([2, 0, 1], np.int32))
+    assert "tm_tensor.scatter" not in kernel.source.text
+
+
+def test_rows_that_are_looked_up_and_joined():
+    """The gradient of a table: what updates it sums is looked up too, one row for each point of the
+    pass, which is no tile of all points."""
+    places = np.array([3, 0, 3, 1, 15, 3, 0, 8], np.int32)
+    kernel = agrees(jax.grad(lambda w, i: (w[i] ** 2).sum()), f32(16, 8), places)
+    assert len(kernel.plan.launches) == 2
+
+
+def test_an_element_without_updates_keeps_its_sign():
+    x = np.array([[-0.0, 0.0], [1.0, -0.0], [-0.0, -0.0]], np.float32)
+    kernel = agrees(lambda x, i, u: x.at[i].add(u), x, np.array([0, 0], np.int32), f32(2, 2))
+    got = np.asarray(kernel(x, np.array([0, 0], np.int32), f32(2, 2)))
+    assert np.signbit(got[1:]).tolist() == np.signbit(x[1:]).tolist()
+
+
+def test_numbers_without_signs_fuse():
+    """(The upper half of such a type are numbers below 0 to a machine.)"""
+
+    def program(q, zero, scale):
+        x = (q.astype(jnp.float32) - zero.astype(jnp.float32)) * scale
+        return jax.nn.softmax(x), (q.astype(jnp.int32) - zero.astype(jnp.int32)).sum(-1)
+
+    q, zero = (np.arange(n, dtype=np.uint8).reshape(8, -1) for n in (256, 8))
+    kernel = agrees(program, q, zero * np.uint8(30), np.abs(f32(8, 1)) / 50)
+    assert len(kernel.plan.launches) == 1
+    agrees(lambda x: x.astype(jnp.float32), np.array([0, 2**31, 2**32 - 1], np.uint32))
+
+
 def test_sums_of_segments_along_a_later_dimension():
     kernel = agrees(
         lambda x, i, u: x.at[:, i].min(u), f32(2, 4, 3), np.array([3, 0, 3, 1], np.int32),

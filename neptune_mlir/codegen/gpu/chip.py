@@ -52,6 +52,7 @@ class Chip:
 
     columns = 1  # pieces of operand B that are best brought at once
     packs = False  # whether a fragment is one vector
+    sinks_loads = False  # whether loads are moved down to where what they bring is used
     brings_rows = False  # whether rows can be brought to the second-level cache (`bring`)
     copies_ahead = False  # whether tiles reach shared memory through no register (`start_copy`)
     adds = 1  # neighbouring floats in memory that are added to at once

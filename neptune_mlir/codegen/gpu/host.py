@@ -48,7 +48,9 @@ class KernelSignature:
     threads: int = 0
     shared: int = 0
     alignment: dict[tuple[str, int], int] = field(default_factory=dict)  # bytes, by reference
+    extents: Sequence[Any] = ()  # of its grid, as expressions of the plan
     operands: list[Any] = field(default_factory=list)  # of a launch, after the extents
+    narrow: Any = 0  # of a launch (`runtime.plan`)
     resident: bool = False  # blocks stay and run several programs, one after another
     cluster: int = 1  # blocks that run together
 
@@ -175,7 +177,8 @@ class GpuHost(HostReader):
         self.launch(name, grid, operands, forall)
         self.kernels.append(
             KernelSignature(
-                name, forall, [*tensors, *outputs], scalars, list(highs), len(outputs), places
+                name, forall, [*tensors, *outputs], scalars, list(highs), len(outputs), places,
+                extents=extents,
             )
         )
         made = places[len(tensors) :]
@@ -198,7 +201,9 @@ class GpuHost(HostReader):
     def finish(self, module: Any) -> Plan:
         """Leave the plan in the module and remove the host function."""
         self.launches = [
-            replace(launch, operands=(*launch.operands, *kernel.operands))
+            replace(
+                launch, operands=(*launch.operands, *kernel.operands), narrow=kernel.narrow
+            )
             for launch, kernel in zip(self.launches, self.kernels, strict=True)
         ]
         plan = replace(self.plan(), in_place=self.in_place)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,7 +12,10 @@ from neptune_mlir.analysis.layouts import Layout
 from neptune_mlir.codegen.gpu.access.threads import Threads
 from neptune_mlir.codegen.gpu.chip import Operand
 from neptune_mlir.codegen.gpu.memory import Array, Memory
-from neptune_mlir.codegen.gpu.scalars import Index
+from neptune_mlir.codegen.gpu.scalars import Index, Scalars
+from neptune_mlir.ir.bindings import ir
+
+LOADED = 128  # bits of the largest load
 
 
 @dataclass
@@ -37,6 +41,20 @@ class Pending:
     load: Callable[[Layout], Iterator[Any]]
 
 
+def _bits(s: Scalars, value: Any) -> Any:
+    """A number as an integer of as many bits."""
+    if isinstance(value.type, ir.FloatType):
+        return s.op("llvm.bitcast", [value], ir.IntegerType.get_signless(value.type.width))
+    return value if isinstance(value.type, ir.IntegerType) else s.value(value, s.i32)
+
+
+def _sized(s: Scalars, value: Any, kind: Any) -> Any:
+    """The lower bits of an integer, or 0 above them."""
+    if value.type.width == kind.width:
+        return value
+    return s.op("arith.trunci" if value.type.width > kind.width else "arith.extui", [value], kind)
+
+
 class Arriving(Sequence[Any]):
     """Elements that are loaded or computed one after the other, each where it is first asked for.
 
@@ -58,6 +76,29 @@ class Arriving(Sequence[Any]):
 
     def all(self) -> list[Any]:
         return self[:]
+
+    def tie(self, s: Scalars, others: Sequence[Arriving]) -> None:
+        """Let who reads the first element wait for others, too."""
+        own = _bits(s, self[0])
+        zero = _sized(s, zero_behind(s, others), own.type)
+        whole = s.op("arith.ori", [own, zero], own.type)
+        floats = isinstance(self[0].type, ir.FloatType)
+        self._found[0] = s.op("llvm.bitcast", [whole], self[0].type) if floats else whole
+
+
+def zero_behind(s: Scalars, others: Sequence[Arriving]) -> Any:
+    """0 (i32), which nothing knows before the elements of others are there: their bits, and of
+    these what the number of a block along an axis that no grid has is not. (Assemblers look through
+    all that stands in the code.)"""
+    dimension = ir.Attribute.parse("#gpu<dim z>")
+    zero = s.value(s.op("gpu.block_id", [], s.index, dimension=dimension), s.i32)
+    words = []
+    for found in others:
+        bits = _bits(s, found[0])
+        each = max(1, LOADED // max(bits.type.width, 8))  # elements that one load brings
+        words += [_sized(s, _bits(s, value), s.i32) for value in found.all()[::each]]
+    bits = functools.reduce(lambda a, b: s.op("arith.ori", [a, b], s.i32), words)
+    return s.op("arith.andi", [bits, zero], s.i32)
 
 
 @dataclass

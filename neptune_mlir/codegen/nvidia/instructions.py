@@ -44,6 +44,7 @@ class Nvidia(Chip):
     columns = 2  # one ldmatrix brings 4 pieces of 8x8: two of B
     copies_ahead = True
     guards = True
+    sinks_loads = True
     meets = True
 
     def shared_symbol(self, kernel: str) -> str:

@@ -41,6 +41,7 @@ from neptune_mlir.codegen.nvidia.instructions import SMEM
 from neptune_mlir.codegen.nvidia.producer import Producer
 from neptune_mlir.codegen.nvidia.program_order import order_of
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
+from neptune_mlir.codegen.nvidia.readers import few_readers
 from neptune_mlir.codegen.nvidia.rings import Rings
 from neptune_mlir.codegen.nvidia.vectors_staged import StagedVectors
 from neptune_mlir.dialects.gpu_attributes import (
@@ -97,6 +98,7 @@ class SpecializedWriter(ConsumerWriter):
             *queue, *(two.operand for two in self.in_two.values()),
             *self.boxes.operands(self.signature.places),
         ]  # fmt: skip
+        self.signature.narrow = few_readers(self)
         self.finish(operation)
         mark_cluster(self, operation)
         self.signature.threads = self.block_threads

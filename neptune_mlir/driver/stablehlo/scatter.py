@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from neptune_mlir.driver.limits import PAIRS
 from neptune_mlir.driver.stablehlo.bodies import (
@@ -20,6 +22,7 @@ from neptune_mlir.driver.stablehlo.bodies import (
     signless,
     spread,
 )
+from neptune_mlir.driver.stablehlo.known import MOST, elements
 from neptune_mlir.driver.stablehlo.ops import (
     as_before,
     as_signless,
@@ -38,6 +41,7 @@ from neptune_mlir.driver.stablehlo.updates import placed
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.bindings import module as bindings_module
 
+MOST_TABLES = 4  # of updates that are for one place, which a program says
 _NEUTRAL = {"add": 0.0, "multiply": 1.0, "maximum": -math.inf, "minimum": math.inf}
 
 
@@ -100,8 +104,9 @@ class _Scatter:
         return [shape_of(self.operand)[d] for d in self.indexed]
 
     def pairs(self) -> int:
-        """Of updates and positions along the dimensions that are indexed."""
-        return self.count() * math.prod(self.places_of_windows())
+        """Of updates' slices and positions along the dimensions that are indexed."""
+        slices = math.prod(self.sizes()[d] for d in self.indexed)
+        return self.count() * slices * math.prod(self.places_of_windows())
 
     def joined(self) -> str:
         """The op that an update and the element before it are joined by, where any order of updates
@@ -143,11 +148,15 @@ def scatter(op: Any) -> Sequence[Any]:
     single = all(read.sizes()[d] == 1 for d in read.indexed)
     if read.one_each() and single and all(full):
         return [_by_choice(read)]
-    if single and all(full) and not read.batch and read.pairs() <= PAIRS:
-        if name := read.joined():
-            return [_by_reduction(read, name)]
-        if read.replaces():
-            return [_by_last(read)]
+    if read.count() == 1 and not read.batch and not single:
+        return [_by_place(read)]
+    name = read.joined()
+    if all(full) and not read.batch and (name or read.replaces()):
+        slices = _of_slices(read)
+        if (tables := _tables(slices, once=not name)) is not None:
+            return [_by_tables(slices, name, tables)]
+        if read.pairs() <= PAIRS:
+            return [_by_reduction(slices, name) if name else _by_last(slices)]
     if read.count() == 1 and not read.batch:
         return [_by_place(read)]
     return [_by_loops(read)]
@@ -179,6 +188,31 @@ def _read_scatter(op: Any) -> _Scatter:
         [k for k in range(len(shape_of(updates))) if k not in windowed], windows, batch,
         list(numbers.scattered_dims_to_operand_dims),
     )  # fmt: skip
+
+
+def _of_slices(s: _Scatter) -> _Scatter:
+    """The scatter with an update for each slice of a window along what is indexed. Those of a
+    window that does not fit are outside, too."""
+    sizes = s.sizes()
+    wide = [d for d in s.indexed if sizes[d] > 1]
+    if not wide:
+        return s
+    kind, before = element_of(s.indices), shape_of(s.indices)[:-1]
+    valid = s.valid()
+    outside = filled(before, kind, -max(shape_of(s.operand)))
+    shape = [*before, *(sizes[d] for d in wide)]
+    columns = []
+    for k, d in enumerate(s.indexed):
+        column = spread(select_of(valid, s.column(k), outside), shape, range(len(before)))
+        if d in wide:
+            step = positions(shape, len(before) + wide.index(d), kind)
+            column = made("add", [column, step], shape, kind)
+        columns.append(reshape(column, [*shape, 1]))
+    last = ir.IntegerAttr.get(integer(64), len(shape))
+    indices = made("concatenate", columns, [*shape, len(columns)], kind, dimension=last)
+    along = [w for d in wide if (w := s.windows[d]) is not None]
+    windows = [None if d in wide else w for d, w in enumerate(s.windows)]
+    return replace(s, indices=indices, points=[*s.points, *along], windows=windows)
 
 
 def _by_choice(s: _Scatter) -> Any:
@@ -218,7 +252,13 @@ def _by_reduction(s: _Scatter, name: str) -> Any:
     updates = spread(updates, whole, range(len(at), len(whole)))
     given = select_of(_hits(s, whole), updates, filled(whole, kind, _NEUTRAL[name]))
     found = _reduced(name, given, len(at), kind, _NEUTRAL[name])
-    return made(name, [s.operand, transpose(found, _back(s))], shape, kind)
+    joined = made(name, [s.operand, transpose(found, _back(s))], shape, kind)
+    if name != "add" or not isinstance(kind, ir.FloatType):
+        return joined
+    # -0 with a sum of nothing would be 0
+    some = _reduced("or", _hits(s, whole[: len(at) + 1]), len(at), integer(1), 0)
+    taken = spread(some, [*at, *rest], range(len(at)))
+    return select_of(transpose(taken, _back(s)), joined, s.operand)
 
 
 def _by_place(s: _Scatter) -> Any:
@@ -236,12 +276,21 @@ def _by_place(s: _Scatter) -> Any:
 
 def _by_last(s: _Scatter) -> Any:
     """Each slice looks up which update is for it, the last of several."""
-    kind, numbers = element_of(s.operand), integer(32)
-    at, rest, windows = _apart(s)
+    numbers = integer(32)
+    at, _, _ = _apart(s)
     pairs = [*at, s.count()]
     order = positions(pairs, len(at), numbers)
     none = filled(pairs, numbers, -1)
     last = _reduced("maximum", select_of(_hits(s, pairs), order, none), len(at), numbers, -1)
+    taken, chosen = _looked_up(s, last)
+    return select_of(taken, chosen, s.operand)
+
+
+def _looked_up(s: _Scatter, last: Any) -> tuple[Any, Any]:
+    """Whether an update is for an element, and which: a tensor over what is indexed says it by the
+    number of the update, or -1."""
+    kind, numbers = element_of(s.operand), element_of(last)
+    at, rest, windows = _apart(s)
     updates = reshape(transpose(s.updates, [*s.points, *windows]), [s.count(), *rest])
     dims = [*range(len(at), len(at) + len(rest))]
     attribute = ir.Attribute.parse(
@@ -255,7 +304,46 @@ def _by_last(s: _Scatter) -> Any:
     is_one = compared("GE", last, filled(at, numbers, 0))
     is_one = spread(is_one, [*at, *rest], range(len(at)))
     taken, chosen = (transpose(value, _back(s)) for value in (is_one, chosen))
-    return select_of(taken, chosen, s.operand)
+    return taken, chosen
+
+
+def _tables(s: _Scatter, once: bool) -> list[Any] | None:
+    """Of each place along what is indexed, the number of an update that is for it, or -1, where
+    the program says all places: so many tables that each update is in one. None where it does not
+    say, and where a place has many.
+
+    Args:
+        once: the last update of a place is enough.
+    """
+    known, extents = elements(s.indices), s.places_of_windows()
+    if known is None or np.prod(extents) > MOST:
+        return None
+    vectors = known.reshape(-1, len(extents)).astype(np.int64)
+    inside = ((vectors >= 0) & (vectors < extents)).all(-1)
+    numbers = np.flatnonzero(inside)
+    flat = np.ravel_multi_index(tuple(vectors[inside].T), extents)
+    tables: list[Any] = []
+    while len(numbers) and len(tables) < MOST_TABLES:
+        table = np.full(np.prod(extents), -1, np.int32)
+        table[flat] = numbers  # of several the last
+        left = table[flat] != numbers
+        tables.append(table.reshape(extents))
+        if once:
+            return tables
+        flat, numbers = flat[left], numbers[left]
+    return None if len(numbers) else tables
+
+
+def _by_tables(s: _Scatter, name: str, tables: Sequence[Any]) -> Any:
+    """Each slice looks up the updates that are for it, in tables that the program says."""
+    found, shape, kind = s.operand, shape_of(s.operand), element_of(s.operand)
+    for table in tables:
+        held = ir.DenseElementsAttr.get(np.ascontiguousarray(table))
+        last = made("constant", [], list(table.shape), integer(32), value=held)
+        taken, chosen = _looked_up(s, last)
+        joined = made(name, [found, chosen], shape, kind) if name else chosen
+        found = select_of(taken, joined, found)
+    return found
 
 
 def _apart(s: _Scatter) -> tuple[list[int], list[int], list[int]]:

@@ -33,8 +33,8 @@ _MAP_TYPES = {
 }  # fmt: skip
 _SWIZZLES = {64: 2, 128: 3}  # by the bytes of a row of a box
 # How much the L2 cache fetches at once: 256 bytes, or 128 where rows are not aligned with its
-# sectors (a row then touches a part more, and more again).
-_FETCHED, _FETCHED_UNALIGNED, _SECTOR = 3, 2, 32
+# sectors (a row then touches a part more, and more again), and where a launch asks for it.
+_FETCHED, _FETCHED_NARROW, _SECTOR = 3, 2, 32
 
 TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGNMENT = 128, 64
 
@@ -254,17 +254,17 @@ class CudaDriver(Driver):
             **{name: address_of(getattr(self.library, name, None)) for name in _CALLED},
             found=8 * FOUND, context=8 * CONTEXT, ok=OK, elsewhere=ELSEWHERE,
             stream=LaunchConfig.stream.offset, sector=_SECTOR - 1, fetched=_FETCHED,
-            unaligned=_FETCHED_UNALIGNED,
+            narrow=_FETCHED_NARROW,
         )  # fmt: skip
 
     def tensor_map(
         self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],
-        box: Sequence[int],
+        box: Sequence[int], *, narrow: bool = False,
     ) -> Any:  # fmt: skip
         made = map_room()
-        words, tables = self.map_words(dtype, extents, strides, box)
-        kind, rank, *_, swizzle, steady = words
-        fetched = _FETCHED if steady and address % _SECTOR == 0 else _FETCHED_UNALIGNED
+        words, tables = self.map_words(dtype, extents, strides, box, narrow=narrow)
+        kind, rank, *_, swizzle, wide = words
+        fetched = _FETCHED if wide and address % _SECTOR == 0 else _FETCHED_NARROW
         self.call(
             "cuTensorMapEncodeTiled", made, kind, rank, ctypes.c_void_p(address),
             *tables, 0, swizzle, fetched, 0,
@@ -272,21 +272,23 @@ class CudaDriver(Driver):
         return made
 
     def map_words(
-        self, dtype: str, extents: Sequence[int], strides: Sequence[int], box: Sequence[int]
-    ) -> tuple[list[int], Any]:
+        self, dtype: str, extents: Sequence[int], strides: Sequence[int], box: Sequence[int], *,
+        narrow: bool = False,
+    ) -> tuple[list[int], Any]:  # fmt: skip
         """All of a tensor map but its address, for the encoder: its type, its rank, where extents,
-        strides, box and steps stand, the swizzle, and whether strides are aligned with sectors; and
-        what has to stay in memory for these."""
+        strides, box and steps stand, the swizzle, and whether 256 bytes are fetched at once where
+        the address is aligned with sectors, as strides are; and what has to stay in memory for
+        these."""
         rank = len(extents)
         tables = (
             (ctypes.c_uint64 * rank)(*extents), (ctypes.c_uint64 * (rank - 1))(*strides),
             (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank),
         )  # fmt: skip
         steps = [n for n, m in zip(strides, extents[1:], strict=True) if m > 1]
-        steady = all(n % _SECTOR == 0 for n in steps)
+        wide = not narrow and all(n % _SECTOR == 0 for n in steps)
         places = [ctypes.addressof(table) for table in tables]
         kind, size = _MAP_TYPES[dtype]
-        return [kind, rank, *places, _SWIZZLES[box[0] * size], int(steady)], tables
+        return [kind, rank, *places, _SWIZZLES[box[0] * size], int(wide)], tables
 
 
 _CALLED = ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuLaunchKernelEx",
@@ -354,12 +356,12 @@ define internal i32 @encode(i64 %room, i64 %address, ptr %what) {{
   %steps = extractvalue [8 x i64] %w, 5
   %swizzle64 = extractvalue [8 x i64] %w, 6
   %swizzle = trunc i64 %swizzle64 to i32
-  %steady64 = extractvalue [8 x i64] %w, 7
-  %steady = icmp ne i64 %steady64, 0
+  %wide64 = extractvalue [8 x i64] %w, 7
+  %wide = icmp ne i64 %wide64, 0
   %low = and i64 %address, {sector}
   %whole = icmp eq i64 %low, 0
-  %aligned = and i1 %steady, %whole
-  %fetched = select i1 %aligned, i32 {fetched}, i32 {unaligned}
+  %aligned = and i1 %wide, %whole
+  %fetched = select i1 %aligned, i32 {fetched}, i32 {narrow}
   %error = call i32 inttoptr (i64 {cuTensorMapEncodeTiled} to ptr)(
     i64 %room, i32 %type, i32 %rank, i64 %address, i64 %extents, i64 %strides, i64 %box,
     i64 %steps, i32 0, i32 %swizzle, i32 %fetched, i32 0)

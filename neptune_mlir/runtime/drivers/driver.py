@@ -308,7 +308,7 @@ class Driver(ABC):
 
     def tensor_map(
         self, dtype: str, address: int, extents: Sequence[int], strides: Sequence[int],
-        box: Sequence[int],
+        box: Sequence[int], *, narrow: bool = False,
     ) -> Any:  # fmt: skip
         """128 bytes that tell a copy engine how to bring or write boxes of an array.
 
@@ -318,12 +318,14 @@ class Driver(ABC):
                 bytes and lie swizzled in shared memory; what is outside of the array comes as 0,
                 and is never written.
             strides: bytes between neighbours along each axis but the innermost.
+            narrow: whether the second-level cache fetches 128 bytes at once, not 256.
         """
         raise ToolError(f"{self.maker.name} GPUs have no tensor maps", hint="compile it again")
 
     def map_words(
-        self, dtype: str, extents: Sequence[int], strides: Sequence[int], box: Sequence[int]
-    ) -> tuple[list[int], Any]:
+        self, dtype: str, extents: Sequence[int], strides: Sequence[int], box: Sequence[int], *,
+        narrow: bool = False,
+    ) -> tuple[list[int], Any]:  # fmt: skip
         """A tensor map as the native entry takes it, but for its address; and what has to stay in
         memory for it."""
         raise ToolError(f"{self.maker.name} GPUs have no tensor maps", hint="compile it again")

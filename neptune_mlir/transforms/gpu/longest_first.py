@@ -44,7 +44,7 @@ from neptune_mlir.transforms.tiling.host_plan import grid_bounds
 from neptune_mlir.transforms.tiling.slices import slice_operands
 
 LONG, TILES = 1024, 32  # points of the longest stream of a program, or tiles of few of them
-MOST = 256  # sequences
+MOST = 1024  # sequences
 LANES = 32  # that share the comparisons of a sequence: a part of a wave of any chip
 LARGEST = 2**31 - 1  # what a number of 32 bits can say
 

@@ -51,6 +51,7 @@ def _check(op: Any, reads: dict[Any, Any]) -> None:
             f"'{op.name}' takes a number that is read from a tensor: the host knows only shapes "
             "and scalar arguments",
             loc=location_text(op.location),
+            hint="make it a constant of the program, or an argument that is a number",
         )
 
 

@@ -90,6 +90,8 @@ class _Structured:
                 leaves[argument] = scalar_term(value, self.raiser.capture)
             elif views[k].body is not None:
                 leaves[argument] = self._renamed(views[k].body)
+            elif k < self.inputs:  # nobody wrote it, so any numbers are right
+                leaves[argument] = T.const(0, argument.dtype)
         for extract, bound in zip(self.body.extracts, extracts, strict=True):
             leaves[extract.leaf] = self._extracted(extract, bound, leaves)
         complete = True

@@ -97,6 +97,22 @@ class Arithmetic:
     def has_scalef(self) -> bool:
         return self.scalef and isinstance(self.kind, ir.VectorType) and self.kind.shape[0] == 16
 
+    @property
+    def has_branches(self) -> bool:
+        """Whether a vector with a rare lane is worth a branch: AVX2's have eight, and no
+        instruction that scales."""
+        return isinstance(self.kind, ir.VectorType) and list(self.kind.shape) == [8]
+
+    def scale_normal(self, x: Any, n_bits: Any, rare: Callable[[], Any]) -> Any:
+        """x * 2^n for x in [1/2, 2): n is added to the exponent of x where n is from -125 to 125 in
+        all lanes. If it is not in one of them (of a NaN, bits hold no such n), `rare` gives all."""
+        least = int(np.float32(P.ROUND).view(np.uint32)) - 125
+        lanes = arith.cmpi(
+            arith.CmpIPredicate.ule, arith.subi(n_bits, self.i(least)), self.i(250)
+        )  # fmt: skip
+        sums = arith.addi(self.to_bits(x), arith.shli(n_bits, self.i(23)))
+        return self._where(self._mask_is_not(lanes, -1), rare, self.from_bits(sums))
+
     def scale(
         self, x: Any, n: Any, n_bits: Any, normal: Any = None,
         between: Callable[[], Any] = lambda: None,
@@ -127,9 +143,9 @@ class Arithmetic:
         return x
 
     def _mask_is_not(self, lanes: Any, bits: int) -> Any:
-        i16 = ir.IntegerType.get_signless(16)
-        other = arith.ConstantOp(i16, ir.IntegerAttr.get(i16, bits)).result
-        return arith.cmpi(arith.CmpIPredicate.ne, llvm.bitcast(i16, lanes), other)
+        word = ir.IntegerType.get_signless(self.kind.shape[0])
+        other = arith.ConstantOp(word, ir.IntegerAttr.get(word, bits)).result
+        return arith.cmpi(arith.CmpIPredicate.ne, llvm.bitcast(word, lanes), other)
 
     def _where(self, condition: Any, then: Callable[[], Any], otherwise: Any) -> Any:
         """One value by a branch, or the other."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,20 +18,34 @@ class Exponentials(Arithmetic):
     """exp, exp2, expm1, tanh, sinh, cosh, erf, erfc."""
 
     def exp(self, x: Any) -> Any:
+        def power(x: Any) -> tuple[Any, Any, Any]:
+            r, n, bits = self.reduce(x)
+            return self.horner(r, (1.0, 1.0, *P.EXP)), n, bits
+
         # e^-104 rounds to 0 and e^89 to infinity; the order keeps a NaN in x
-        low = -87.0, -104.0, -176.0
-        x, normal = self.in_range(x, low, 89.0)
-        r, n, bits = self.reduce(x)
-        near = partial(self.between, x, low)
-        return self.scale(self.horner(r, (1.0, 1.0, *P.EXP)), n, bits, normal, near)
+        return self._power(x, power, (-87.0, -104.0, -176.0), 89.0)
 
     def exp2(self, x: Any) -> Any:
-        low = -125.5, -151.0, -254.0
-        x, normal = self.in_range(x, low, 129.0)
-        n, bits = self.round(x, 1.0)
-        r = arith.subf(x, n)
-        near = partial(self.between, x, low)
-        return self.scale(self.horner(r, (1.0, *P.EXP2)), n, bits, normal, near)
+        def power(x: Any) -> tuple[Any, Any, Any]:
+            n, bits = self.round(x, 1.0)
+            return self.horner(arith.subf(x, n), (1.0, *P.EXP2)), n, bits
+
+        return self._power(x, power, (-125.5, -151.0, -254.0), 129.0)
+
+    def _power(
+        self, x: Any, power: Callable[[Any], tuple[Any, Any, Any]],
+        low: tuple[float, float, float], high: float,
+    ) -> Any:  # fmt: skip
+        """The scaled `power` of x: y, n as a float and in bits, for y * 2^n with y in [1/2, 2)."""
+
+        def any_lane() -> Any:
+            there, normal = self.in_range(x, low, high)
+            return self.scale(*power(there), normal, partial(self.between, there, low))
+
+        if not self.has_branches:
+            return any_lane()
+        value, _, bits = power(x)
+        return self.scale_normal(value, bits, any_lane)
 
     def in_range(self, x: Any, low: tuple[float, float, float], high: float) -> tuple[Any, Any]:
         """An exponent that is at most `high`, and the lanes (None: all are alike) whose power is

@@ -57,6 +57,7 @@ from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.attributes import (
     FEW_ROWS,
     MEETS,
+    ONE_TILE,
     TILE,
     TILE_FEW,
 )
@@ -273,7 +274,17 @@ def default_tile(
     chosen |= _whole_pieces(nests, domain, chosen, wishes)
     if wishes.warp_groups and column is not None and is_alone(nests, axis):
         chosen[column] = warp_groups.whole_width(chosen[column], domain[column])
-    return within_pages(chosen, nests, domain, across)
+    return _said_whole(op, axis, within_pages(chosen, nests, domain, across), wishes.most)
+
+
+def _said_whole(op: Any, axis: int | None, sizes: list[int], most: int) -> list[int]:
+    """The sizes. A stream that was to be in one tile is not said to be where what is looked up for
+    each tile cut it."""
+    if axis is not None and ONE_TILE.on(op.operation):
+        whole = most if list(op.domain)[axis] == DYNAMIC else list(op.domain)[axis]
+        if 0 < sizes[axis] < whole:
+            ONE_TILE.drop(op.operation)
+    return sizes
 
 
 def _product_tile(

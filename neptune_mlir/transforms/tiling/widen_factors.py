@@ -19,7 +19,7 @@ import functools
 from typing import Any
 
 from neptune_mlir.algebra.terms import FLOAT8
-from neptune_mlir.analysis.tiles import element_of, reduction_of, rounding_of
+from neptune_mlir.analysis.tiles import chooses_loops, element_of, reduction_of, rounding_of
 from neptune_mlir.analysis.tiles import read_generic as read
 from neptune_mlir.dialects.attributes import CHIP, LOOSE, NARROWS, WIDENS
 from neptune_mlir.errors import LoweringError
@@ -134,7 +134,7 @@ def _rounded(like: Any, value: Any) -> Any:
 
 def _round(op: Any) -> None:
     """Have inputs of a product that its body rounds to e4m3 rounded before it."""
-    if len(op.operands) != 3 or reduction_of(read(op)) is None:
+    if len(op.operands) != 3 or not chooses_loops(op) or reduction_of(read(op)) is None:
         return
     for k in (0, 1):
         argument = op.regions[0].blocks[0].arguments[k]

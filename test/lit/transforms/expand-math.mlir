@@ -22,6 +22,24 @@ func.func @vectors(%x: vector<16xf32>) -> vector<16xf32> {
   return %y : vector<16xf32>
 }
 
+// Eight lanes whose powers are all normal: n is added to their exponents. Else all is computed as
+// above.
+// PLAIN-LABEL: func.func @eight
+// PLAIN-NOT: arith.shrsi
+// PLAIN: %[[IN:.*]] = arith.cmpi ule
+// PLAIN: arith.addi
+// PLAIN: %[[LANES:.*]] = llvm.bitcast %[[IN]] : vector<8xi1> to i8
+// PLAIN: %[[RARE:.*]] = arith.cmpi ne, %[[LANES]], %c-1_i8 : i8
+// PLAIN: scf.if %[[RARE]]
+// PLAIN: dense<-1.760000e+02>
+// PLAIN: arith.shrsi
+// PLAIN: } else {
+// PLAIN-NEXT: scf.yield
+func.func @eight(%x: vector<8xf32>) -> vector<8xf32> {
+  %y = math.exp %x : vector<8xf32>
+  return %y : vector<8xf32>
+}
+
 // Narrow floats go through f32; f64 is left to the C library.
 // CHECK-LABEL: func.func @others
 // CHECK: arith.extf {{.*}} : f16 to f32

@@ -129,3 +129,19 @@ func.func @clamped_rows(%t: tensor<31x4xf32>, %at: tensor<16xi32>) -> tensor<16x
   } -> tensor<16x4xf32>
   return %r : tensor<16x4xf32>
 }
+
+// An input that nobody wrote has any elements.
+// CHECK-LABEL: func.func @unwritten
+// CHECK:      "neptune.map"
+// CHECK-NOT:  linalg
+// CHECK:      return
+func.func @unwritten(%c: tensor<8xi1>, %x: tensor<8xf32>) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(a) -> (a)>, affine_map<(a) -> (a)>, affine_map<(a) -> (a)>, affine_map<(a) -> (a)>], iterator_types = ["parallel"]}
+      ins(%c, %x, %e : tensor<8xi1>, tensor<8xf32>, tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%k: i1, %a: f32, %b: f32, %o: f32):
+    %s = arith.select %k, %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}

@@ -56,3 +56,19 @@ func.func @converts(%x: tensor<8xf8E4M3FN>) -> tensor<8xf32> {
   } -> tensor<8xf32>
   return %r : tensor<8xf32>
 }
+
+// What reads one element at a number is no product.
+// CHECK-LABEL: func.func @at_a_number(
+// CHECK-COUNT-1: linalg.generic
+// CHECK-NOT: neptune.widens
+// CHECK:      return
+func.func @at_a_number(%x: tensor<8xf32>, %y: tensor<1xf32>) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#i, affine_map<(i) -> (0)>, #i], iterator_types = ["parallel"]}
+      ins(%x, %y : tensor<8xf32>, tensor<1xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %z = arith.addf %a, %b : f32
+    linalg.yield %z : f32
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}

@@ -70,6 +70,7 @@ class FakeGpu:
         self.kernels, self.devices, self.own_shared = kernels, devices, own_shared or {}
         self.units = units
         self.loads, self.launches, self.waits, self.maps, self.calls = [], [], [], [], []
+        self.fetched = []  # 3: the cache fetches 256 bytes at once for a map; 2: 128
         self.stored = []
         self.dynamic = {}  # by kernel, what was allowed
         self.functions, self.events, self.failures = {}, {}, []
@@ -290,7 +291,8 @@ def _cuda_map(gpu, room, dtype, rank, address, extents, strides, box, steps, *re
     axes = zip(strides[: rank - 1], extents[1:rank], strict=True)
     aligned = all(step % 32 == 0 for step, count in axes if count > 1)  # with sectors of the cache
     # no interleaving, swizzled by what a row has, 256 or 128 bytes fetched at once, zeros outside
-    assert rest == (0, {64: 3, 32: 2}[box[0]], 3 if aligned else 2, 0)
+    assert rest in [(0, {64: 3, 32: 2}[box[0]], n, 0) for n in ((3, 2) if aligned else (2,))]
+    gpu.fetched.append(rest[2])
     gpu.maps.append((dtype, address, tuple(extents[:rank]), tuple(strides[: rank - 1]),
                      tuple(box[:rank])))  # fmt: skip
     ctypes.memmove(room, b"map" + address.to_bytes(8, "little"), 11)

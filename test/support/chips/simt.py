@@ -165,7 +165,8 @@ class Block:
         return np.arange(self.threads)
 
     def _gpu_block_id(self, op: Op, operands: Any, mask: Any) -> Any:
-        return np.full(self.threads, self.number)
+        first = "dim x" in str(op.attributes["dimension"])  # grids have one axis
+        return np.full(self.threads, self.number if first else 0)
 
     def _gpu_barrier(self, op: Op, operands: Any, mask: np.ndarray) -> None:
         assert mask.all(), "a barrier that some threads do not reach"

@@ -75,7 +75,10 @@ class Maps:
     def __init__(self) -> None:
         self.made: list[TensorMap] = []
 
-    def tensor_map(self, dtype: str, address: int, extents: Any, strides: Any, box: Any) -> int:
+    def tensor_map(
+        self, dtype: str, address: int, extents: Any, strides: Any, box: Any, *,
+        narrow: bool = False,
+    ) -> int:  # fmt: skip
         assert all(s % 16 == 0 and s > 0 for s in strides) and address % 16 == 0
         assert all(0 < n <= 256 for n in box) and 2 <= len(box) <= 5
         lists = (tuple(extents), tuple(strides), tuple(box))

@@ -53,14 +53,17 @@ def test_sorts_are_stable_and_have_nans_last():
 
 
 def test_scatters():
-    at, new = torch.tensor([2, 0, 2, 1]), torch.randn(4, 9)
+    at, new, long = torch.tensor([2, 0, 2, 1]), torch.randn(4, 9), torch.randn(40000)
 
-    def program(x, at, new):
-        return x.index_add(0, at, new), x.index_put((at[:2],), new[:2])
+    def program(x, at, new, long):
+        return (
+            x.index_add(0, at, new), x.index_put((at[:2],), new[:2]),
+            long.index_put((at[:2],), new[0, :2]),  # in order: too many pairs to compare
+        )  # fmt: skip
 
-    for got, want in zip(run(program, X, at, new), program(X, at, new), strict=True):
+    for got, want in zip(run(program, X, at, new, long), program(X, at, new, long), strict=True):
         np.testing.assert_allclose(got, want.numpy(), atol=1e-6)
-    text = str(from_torch(program, (X, at, new), raised=False))
+    text = str(from_torch(program, (X, at, new, long), raised=False))
     with pytest.raises(NeptuneError, match=r"'scf\.for' outside of any kernel") as caught:
         compiler.compile_text(text, "f.mlir", "sm_80", None, None)
     assert "on the CPU alone" in caught.value.hint

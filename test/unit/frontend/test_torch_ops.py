@@ -40,6 +40,9 @@ def scatters(x, y, whole, at, updates):
         x.scatter_reduce(1, at, updates, "amin", include_self=False),
         y.index_add(1, at[0, :4, 0], x, alpha=2), whole.scatter(0, at[0, :, :3], 7).view(-1),
         y.index_add(1, at[0, :4, 0], x).view(-1), x.logcumsumexp(1).view(-1),  # rows as torch's
+        x.index_put((at[:, 0] % 3, at[:, 1] - 3), updates[0, :6]),
+        y.index_copy(1, at[0, :3, 1], x[:, 1:]),
+        x.index_put((at[0, :3, 2] % 3,), x, accumulate=True),
     )  # fmt: skip
 
 
@@ -173,6 +176,10 @@ def test_gates_and_decays_compile_for_gpus(target):
 
     def program(x):
         best = x.topk(2, -1, sorted=False)[1]
+        order = x[:, 0].argsort()
+        place = torch.empty_like(order)
+        place[order] = torch.arange(5)  # into what nobody wrote
+        x = x[place]
         return torch.zeros_like(x).scatter(1, best, 1.0) * 0.9 ** torch.arange(6)
 
     agrees(program, torch.randn(5, 6), target=target)

@@ -148,5 +148,5 @@ def test_what_is_refused_is_named_where_it_stands(function, said):
 
 
 def test_constants_of_complex_numbers():
-    with pytest.raises(InputError, match="a constant of complex<f32>"):
+    with pytest.raises(InputError, match="complex numbers"):
         neptune_mlir.compile(jax.jit(lambda x: jnp.abs(x + 1j * x)).lower(f32(4)))

@@ -13,6 +13,7 @@ from neptune_mlir.dialects.context import parse
 from neptune_mlir.errors import ToolError
 from neptune_mlir.pipelines import gpu, runner
 from neptune_mlir.pipelines.nvvm import compile_tiles
+from neptune_mlir.runtime.plan import Evaluation
 from neptune_mlir.transforms import registry
 from support.tile_programs import attention
 
@@ -102,6 +103,9 @@ def test_the_launch_describes_tensor_maps():
         ("buffer", 0, 2, 16, 64),  # the result's rows, a warp's at a time
         ("argument", 0, 2, 128, 64), ("argument", 1, 2, 128, 64), ("argument", 2, 2, 128, 64)
     ]  # fmt: skip
+    # keys are read by as many programs as there are tiles of queries
+    few = [Evaluation([[2, 3, n, 64]] * 3, []).of(launch.narrow) for n in (1, 256, 257)]
+    assert few == [True, True, False]
 
 
 def test_results_leave_in_halves_where_there_is_room_for_these(tmp_path):

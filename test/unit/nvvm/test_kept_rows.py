@@ -63,11 +63,11 @@ def loads(run, space):
 
 
 @pytest.mark.parametrize(
-    ("name", "passes"), [("softmax", 3), ("rms_norm", 2), ("layer_norm", 4)]
+    ("name", "passes"), [("softmax", 3), ("rms_norm", 2), ("layer_norm", 3)]
 )  # fmt: skip
 def test_each_pass_reads_what_a_thread_copied(name, passes):
-    """LayerNorm's differences from the mean are no tile that registers hold: both sums make them
-    anew. Vectors come from global memory where they are used."""
+    """LayerNorm's differences from the mean are no tile that registers hold: their squares and the
+    result make them anew. Vectors come from global memory where they are used."""
     program, run = program_of(name, "f16", COLS)
     check(program, run, name, 3, COLS)
     text = str(run.module)
@@ -135,8 +135,8 @@ def test_two_warps_have_a_short_row_of_one_sum():
     """Of LayerNorm, with two, a warp alone has one: of many rows that is faster."""
     program, run = program_of("rms_norm", "f16", 0, "most:1024")
     check(program, run, "rms_norm", 5, 904)
-    assert run.plan.launches[0].grid == (["ceildiv", ["dim", 0, 0], 2],)
-    assert "warps = 4" in run.assigned and "scf.for " not in run.assigned
+    assert run.plan.launches[0].grid == (["dim", 0, 0],)
+    assert "warps = 2" in run.assigned and "scf.for " not in run.assigned
     raised, _ = RaisedProgram(ops.layer_norm(dtype="f16").to_mlir(), "x").of_chunks()
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     found = str(Variants(raised, base, "sm_90a")["most:1024"].module)

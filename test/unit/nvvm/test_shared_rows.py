@@ -79,6 +79,13 @@ def test_chunks_load_as_much_as_their_results_are():
         return evaluate(launch.grid[0], shapes, [None] * 5, 132)
 
     assert [chunks(n) for n in (256, 512, 1024)] == [32, 32, 64]
+    # each tile is read by the programs of one sequence, one for each 64 rows
+    pages = [(1, PAGE, LATENT + ROPE), (1, 1), (1,)]
+    few = [
+        evaluate(launch.narrow, [(9, h, 2, LATENT), (9, h, 2, ROPE), *pages], [None] * 5, 132)
+        for h in (1, 64, 65)
+    ]
+    assert few == [True, True, False]
 
 
 def test_calls_of_16_or_32_chunks_have_an_image_that_knows_them():

@@ -242,9 +242,10 @@ GPU_PLAN = Plan(
 )  # fmt: skip
 
 
-def gpu_bundle(box=(0, 64, 128), **second):
+def gpu_bundle(box=(0, 64, 128), narrow=0, **second):
     plan = json.loads(GPU_PLAN.to_json())
     plan["launches"][1]["operands"][0][3:] = box
+    plan["launches"][1]["narrow"] = narrow
     kernels = {
         "first": {"threads": 128, "shared": 1024, "registers": 32, "spilled": 0},
         "second": {"threads": 384, "shared": 9000, "resident": True, "blocks_per_sm": 2,
@@ -309,16 +310,20 @@ class Encoded(CudaDriver):
 
 
 @pytest.mark.parametrize(
-    "box", [(0, 64, 128), (0, 16, 64, 32), (0, 8, 0), (0, 8, 0, 32), (-1, 1, 64), (-1, 1, 0, 32)]
-)
-def test_both_runtimes_encode_the_same_maps(built, tmp_path, fake_driver, box):
-    """Boxes with panels of 64 and 32 columns and without, with rows and without."""
+    ("box", "narrow"),
+    [((0, 64, 128), False), ((0, 16, 64, 32), False), ((0, 8, 0), True), ((0, 8, 0, 32), False),
+     ((-1, 1, 64), True), ((-1, 1, 0, 32), False)],
+)  # fmt: skip
+def test_both_runtimes_encode_the_same_maps(built, tmp_path, fake_driver, box, narrow):
+    """Boxes with panels of 64 and 32 columns and without, with rows and without; of a launch that
+    asks for 128 bytes at once, and of others."""
     driver = Encoded()
     array = ArrayView(0x100000, "f16", (300, 128), (256, 1), False, None)
-    parameters.tensor_map(driver, array, *box)
-    lines = gpu_call(built, tmp_path, fake_driver, "call", box=box)
+    parameters.tensor_map(driver, array, *box, narrow=narrow)
+    few = ["lt", ["dim", 0, 0], 301 if narrow else 300]
+    lines = gpu_call(built, tmp_path, fake_driver, "call", box=box, narrow=few)
     second = next(line for line in lines if line.startswith("launch second"))
-    assert f" {driver.text} " in second
+    assert f" {driver.text} " in second and f" l2 {2 if narrow else 3}" in second
 
 
 def test_images_by_alignment(built, tmp_path, fake_driver):

@@ -270,8 +270,10 @@ def test_tensor_maps_are_encoded_again_only_for_another_array(gpu, monkeypatch):
     assert gpu.maps == [(9, 4096, (64, 100, 2, 3, 2), (768, 128, 256, 76800), (64, 64, 2, 1, 1))]
     parameters.tensor_map(gpu.driver, replace(view, address=8192), 2, 64, 128)
     assert len(gpu.maps) == 2
+    parameters.tensor_map(gpu.driver, view, 2, 64, 128, narrow=True)
+    assert len(gpu.maps) == 3 and gpu.fetched == [3, 3, 2]
     empty = parameters.tensor_map(gpu.driver, replace(view, shape=(2, 3, 0, 128)), 2, 64, 128)
-    assert bytes(empty) == bytes(128) and len(gpu.maps) == 2
+    assert bytes(empty) == bytes(128) and len(gpu.maps) == 3
 
 
 @nvidia

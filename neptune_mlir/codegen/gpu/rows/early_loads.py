@@ -8,7 +8,8 @@ else. So a program without a loop asks for all that other kernels made before it
 it, where a thread has room for that.
 
 What takes few registers of a thread (a number for each row, a target) is asked for first in any
-program without a loop: else the program waits for it alone, once its rows are reduced.
+program without a loop: else the program waits for it alone, once its rows are reduced. So are
+scales of a row that has twice as many, where all of them together leave room for other programs.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from neptune_mlir.analysis.tiles import (
     is_tensor,
     load_window,
     read_generic,
+    tuned,
 )
-from neptune_mlir.codegen.gpu.tile_forms import Pending
+from neptune_mlir.codegen.gpu.rows.stashed import stash_of
+from neptune_mlir.codegen.gpu.tile_forms import Arriving, Pending
 from neptune_mlir.dialects.gpu_attributes import VIA
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 LOADS = ("tensor.extract_slice", "tensor.pad")
 WORD = 4  # bytes of a register
 LITTLE = 8  # registers of a thread that any tile may take first
+ROOM, FULL = 32, 512  # registers and threads of a program in which tiles of twice as many may
 MOST = 64  # registers of a thread that wait for what was asked for
 
 
@@ -59,19 +63,49 @@ def load_early(writer: KernelWriter) -> list[Any]:
     made = sum(n for (value, _), n in uses.items() if _is_of_kernel(writer, value))
     words = sum(uses.values())
     if 2 * made <= words or words > MOST:
-        uses = {use: n for use, n in uses.items() if n <= LITTLE}
+        little = 2 * LITTLE if words <= ROOM and _has_room(writer) else LITTLE
+        uses = {use: n for use, n in uses.items() if n <= little}
         words = sum(uses.values())
         if words > MOST:
             return []
         loads = [op for op in loads if any(defining_op(value) == op for value, _ in uses)]
     for op in loads:
         writer.write_op(op)
+    arrived = {}
     for value, layout in uses:
         tile = writer.tiles[value]
         if isinstance(tile, Pending):
-            writer.compute.arriving(tile, layout).all()
+            arrived[value, layout] = writer.compute.arriving(tile, layout)
+            arrived[value, layout].all()
+    if writer.chip.sinks_loads:
+        _await_all(writer, ops, arrived)
     writer.early = words
     return loads
+
+
+def _await_all(writer: KernelWriter, ops: list[Any], arrived: dict[Any, Arriving]) -> None:
+    """Let the first sum wait for all that was asked for, where others follow it, or shared memory
+    has the row: an assembler moves loads down to where their registers are used, behind what the
+    first sum waits for. (One sum alone waits for nothing else, and loads stay before it.)"""
+    sums = [g for op in ops if op.name == "linalg.generic" and (g := read_generic(op)).reduced]
+    for g in sums:
+        read = {value for k, value in enumerate(g.inputs) if g.is_read(k)}
+        others = [found for (value, _), found in arrived.items() if value not in read]
+        rows = [found for (value, _), found in arrived.items() if value in read]
+        kept = [found for value in read if (found := stash_of(writer.tiles.get(value)))]
+        if others and kept:
+            kept[0].tie(writer.s, others)
+            return
+        if others and rows and len(sums) > 1:
+            rows[0].tie(writer.s, others)
+            return
+
+
+def _has_room(writer: KernelWriter) -> bool:
+    """Whether registers have room for more: programs of many threads have few, but for those that
+    keep rows elsewhere; of these few are beside each other anyway."""
+    threads = writer.threads.count
+    return bool(threads >= FULL if tuned(writer.forall, "stash", 0) else threads <= FULL)
 
 
 def _is_load(writer: KernelWriter, op: Any) -> bool:

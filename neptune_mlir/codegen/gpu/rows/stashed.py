@@ -12,7 +12,7 @@ programs' rows: each pass reads it from near caches, which have it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,13 @@ from neptune_mlir.analysis.layouts import CHUNK, Layout, iteration_of
 from neptune_mlir.analysis.tiles import Window, element_bytes, read_generic, tuned
 from neptune_mlir.codegen.gpu.access import guarded
 from neptune_mlir.codegen.gpu.access.addresses import addresses
-from neptune_mlir.codegen.gpu.tile_forms import Anew
+from neptune_mlir.codegen.gpu.tile_forms import Anew, Arriving, zero_behind
 from neptune_mlir.ir.bindings import ir
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.kernels import KernelWriter
     from neptune_mlir.codegen.gpu.memory import Array
+    from neptune_mlir.codegen.gpu.scalars import Scalars
 
 
 class Stash:
@@ -37,6 +38,7 @@ class Stash:
         self.threads = writer.threads
         self.elements = CHUNK // element_bytes(array.dtype)
         self.chunks = layout.registers // self.elements
+        self.behind: Any = 0  # what is added to an address: 0, once something else has come
         self.memory.settle()
         self.offset = self.memory.take(self.chunks * self.threads.count * CHUNK)
         self._start()
@@ -74,6 +76,10 @@ class Stash:
         before = chunk * self.threads.count * CHUNK + self.offset
         return self.s.add(self.s.mul(self.threads.id, CHUNK), before)
 
+    def tie(self, s: Scalars, others: Sequence[Arriving]) -> None:
+        """Let who reads it wait for others, too."""
+        self.behind = zero_behind(s, others)
+
     def each(self) -> Iterator[Any]:
         """What a thread holds of the window, read from shared memory."""
         self.chip.wait(0)
@@ -81,7 +87,8 @@ class Stash:
         kind = memory.memory_type(self.array.dtype)
         wide = ir.VectorType.get([self.elements], kind)
         for k in range(self.chunks):
-            loaded = memory.load_element(memory.shared_pointer(self._place(k)), wide, CHUNK)
+            place = self.s.add(self._place(k), self.behind)
+            loaded = memory.load_element(memory.shared_pointer(place), wide, CHUNK)
             for value in memory.unpack(loaded, self.elements, kind):
                 yield memory.from_memory(value, self.array.dtype)
 
@@ -104,6 +111,12 @@ def stash(writer: KernelWriter, op: Any, array: Array, window: Window) -> Anew |
         each = partial(writer.memory.load_each, array, window, layouts[0])
         return Anew(layouts[0], each, otherwise)
     return Anew(layouts[0], Stash(writer, array, window, layouts[0]).each, otherwise)
+
+
+def stash_of(tile: Any) -> Stash | None:
+    """The row of a tile that shared memory has."""
+    found = getattr(tile.each, "__self__", None) if isinstance(tile, Anew) else None
+    return found if isinstance(found, Stash) else None
 
 
 def read_layouts(tile: Any) -> list[Layout]:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, inliner, numpy_helper
 
-from neptune_mlir.driver.limits import PAIRS
-from neptune_mlir.driver.onnx_corrected import CORRECTED
-from neptune_mlir.driver.onnx_folding import folded, straightened
-from neptune_mlir.driver.onnx_masked import selected
-from neptune_mlir.driver.onnx_old import converted
-from neptune_mlir.driver.onnx_recurrent import ACTIVATIONS, written_out
+from neptune_mlir.driver.onnx.corrected import CORRECTED
+from neptune_mlir.driver.onnx.folding import folded, straightened
+from neptune_mlir.driver.onnx.masked import selected
+from neptune_mlir.driver.onnx.old import converted
+from neptune_mlir.driver.onnx.recurrent import ACTIVATIONS, written_out
+from neptune_mlir.driver.onnx.scatters import elements, slices
+from neptune_mlir.driver.onnx.structure import check, with_versions
 from neptune_mlir.errors import InputError
 
 RUNTIME = "com.microsoft"  # ONNX Runtime's own operators
@@ -33,8 +34,9 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
     """A model with types, nodes that say where they stand, and nothing that `simplified` knows.
 
     Raises:
-        InputError: an input of unknown rank, or of strings, or a determinant.
+        InputError: an input of unknown rank, or of strings, or what `check` refuses.
     """
+    with_versions(model, OLDEST)
     if (version := _set_version(model)) < OLDEST:
         model = converted(model, version, OLDEST)
     if model.functions:
@@ -53,13 +55,10 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
             )
     for k, node in enumerate(model.graph.node):
         node.name = f"{path}:{node.name or f'{node.op_type}_{k}'}"
-        if node.op_type == "Det" and not node.domain:  # torch-mlir gives NaN for [[0, 1], [2, 3]]
-            raise InputError(
-                "'Det' has no lowering that chooses pivots", loc=node.name,
-                hint="compute determinants before the model and make them inputs",
-            )  # fmt: skip
     known = straightened(folded(_typed(model)))
-    made = simplified(_typed(selected(known, _types(known))))
+    chosen = selected(known, _types(known))
+    check(chosen)
+    made = simplified(_typed(chosen))
     # with weights of classes torch-mlir's own form of it is infinite
     return defined(made, ["SoftmaxCrossEntropyLoss"]) or made
 
@@ -191,9 +190,9 @@ class _Nodes:
             return []
         return [axes if isinstance(axes, str) else self.constant([*axes])]
 
-    def mean(self, name: str) -> str:
-        """Along the last axis, which stays."""
-        return self.reduced("Mean", name, [-1], keep=True)
+    def mean(self, name: str, axes: Sequence[int]) -> str:
+        """Along axes, which stay."""
+        return self.reduced("Mean", name, axes, keep=True)
 
     def part(self, name: str, first: int, stop: int) -> str:
         """Elements along the last axis."""
@@ -411,24 +410,27 @@ def _rotary(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
 # ---- norms and activations -----------------------------------------------------------------------
 
 
-def _normal(w: _Nodes, x: str, scale: str, node: NodeProto, *, centred: bool) -> str:
-    """x over the root of its mean square along the last axis, or of its variance, times `scale`."""
+def _normal(
+    w: _Nodes, x: str, scale: str, node: NodeProto, axes: Sequence[int] = (-1,), *, centred: bool
+) -> str:  # fmt: skip
+    """x over the root of its mean square along some axes, or of its variance, times `scale`."""
     kind = w.types[scale][0]
     number = np.float64 if kind == TensorProto.DOUBLE else np.float32
     wide = w.op("Cast", x, to=TensorProto.FLOAT) if kind in _WIDE else x
-    wide = w.op("Sub", wide, w.mean(wide)) if centred else wide
+    wide = w.op("Sub", wide, w.mean(wide, axes)) if centred else wide
     epsilon = _attributes(node).get("epsilon", 1e-12 if centred else 1e-5)
-    mean = w.op("Add", w.mean(w.op("Mul", wide, wide)), w.constant(epsilon, number))
+    mean = w.op("Add", w.mean(w.op("Mul", wide, wide), axes), w.constant(epsilon, number))
     normal = w.op("Div", wide, w.op("Sqrt", mean))
     return w.op("Mul", w.op("Cast", normal, to=kind) if kind in _WIDE else normal, scale)
 
 
 def _rms_norm(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     x, scale = node.input[:2]
-    last = _attributes(node).get("axis", -1) in (-1, len(w.types.get(x, (0, []))[1]) - 1)
-    if not last or scale not in w.types or any(node.output[1:]):
+    axis = _attributes(node).get("axis", -1)
+    if scale not in w.types or any(node.output[1:]) or (axis != -1 and x not in w.types):
         return None
-    return [_normal(w, x, scale, node, centred=False)]
+    axes = range(axis, 0) if axis < 0 else range(axis - len(w.shape(x)), 0)
+    return [_normal(w, x, scale, node, axes, centred=False)]
 
 
 def _lp_normal(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
@@ -526,48 +528,15 @@ def _log_sum_exp(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     return [w.op("Add", w.op("Log", total), top if keep else w.op("Squeeze", top, *w.listed(axes)))]
 
 
-# ---- scatters ------------------------------------------------------------------------------------
-
-_JOINED = {"add": ("Sum", "Add"), "max": ("Max", "Max"), "min": ("Min", "Min")}
-
-
-def _scatter(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
-    """Of short rows as what each element gets of all updates of its row, in parallel on every
-    target. None for others, and for products: torch-mlir's is a loop over updates."""
-    data, index, updates = node.input
-    a = _attributes(node)
-    if any(name not in w.types for name in node.input):
-        return None
-    rank = len(w.shape(data))
-    axis, reduction = a.get("axis", 0) % max(rank, 1), a.get("reduction", b"none").decode()
-    others = [k for k in range(rank) if k != axis]
-    size, count = (w.shape(name)[axis] if rank else None for name in (data, index))
-    kind = helper.tensor_dtype_to_np_dtype(w.types[data][0])
-    is_float = kind.kind == "f"
-    alike = all(w.is_alike(k, data, index) for k in others) and reduction in ("none", *_JOINED)
-    if not size or not count or size * count > PAIRS or not alike or kind.kind not in "fi":
-        return None
-    least, most = (-np.inf, np.inf) if is_float else (np.iinfo(kind).min, np.iinfo(kind).max)
-    neutral = {"max": least, "min": most}.get(reduction, 0)
-    long = w.op("Cast", index, to=TensorProto.INT64)
-    behind = w.op("Add", long, w.constant(size))
-    long = w.op("Where", w.op("Less", long, w.constant(0)), behind, long)
-    here = w.constant([axis])
-    place = w.constant(np.arange(size).reshape(size, *[1] * (rank - axis)))
-    hit = w.op("Equal", w.op("Unsqueeze", long, here), place)
-    given = w.op("Where", hit, w.op("Unsqueeze", updates, here), w.number(neutral, data))
-    if reduction != "none":
-        whole, join = _JOINED[reduction]
-        return [w.op(join, data, w.reduced(whole, given, [axis + 1]))]
-    hits = w.reduced("Sum", w.op("Cast", hit, to=TensorProto.INT64), [axis + 1])
-    some = w.op("Greater", hits, w.constant(0))
-    return [w.op("Where", some, w.reduced("Sum", given, [axis + 1]), data)]
-
-
 # ---- recurrent networks --------------------------------------------------------------------------
 
 def _recurrent(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     return written_out(w, node.op_type, _inputs(node, 8), _attributes(node))
+
+
+def _scatter(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
+    way = elements if node.op_type == "ScatterElements" else slices
+    return way(w, node.input, _attributes(node))
 
 
 def _corrected(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
@@ -591,6 +560,7 @@ _WAYS: dict[tuple[str, str], Callable[[_Nodes, NodeProto], Sequence[str] | None]
     ("", "Einsum"): _einsum,
     ("", "ReduceLogSumExp"): _log_sum_exp,
     ("", "ScatterElements"): _scatter,
+    ("", "ScatterND"): _scatter,
     **{("", name): _corrected for name in CORRECTED},
     **{("", name): _recurrent for name in ACTIVATIONS},
 }

@@ -36,7 +36,7 @@ def written_out(
     backwards it has the first state until there.
 
     Args:
-        w: what writes nodes (`onnx_nodes._Nodes`).
+        w: what writes nodes (`nodes._Nodes`).
         inputs: names, "" for those left out.
         a: attributes.
     """

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from neptune_mlir.driver.onnx_sampling import grid, sampled
+from neptune_mlir.driver.onnx.sampling import grid, sampled
 from neptune_mlir.errors import InputError
 
 # what counts of a scale are held in
