@@ -121,8 +121,8 @@ class RowForm(NamedTuple):
 
 def held_elements(form: RowForm, chunk: int, elements: int) -> int:
     """Elements of a thread, by chunks of so many."""
-    moved = 32 * (form.warps // form.rows) * chunk
-    return -(-elements // moved) * chunk
+    moved = 32 * max(1, form.warps // form.rows) * chunk
+    return -(-elements // moved) * chunk * max(1, form.rows // form.warps)
 
 
 def asks_early(row: RowWork, form: RowForm, held: int) -> bool:
