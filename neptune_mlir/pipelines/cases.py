@@ -14,6 +14,8 @@
 * Few rows (`neptune.few_rows`): where tiles of fewer rows leave most of the chip idle or hold all
   rows of a call, memory is the bound, and the stream is cut into chunks (schedule `private`); so it
   is in large tiles that do not keep the chip busy, where numbers of rows are joined.
+* Few programs of many rows (`few_programs`): the same with the largest tiles, where the model says
+  that chunks are joined before whole streams are over.
 * Merged rows (`merge-rows`): where rows lie along two axes, and a call has few along each. The
   tiles are as small as they can be without reading anything more often.
 * Idle multiprocessors (`Case.spare`): where results are wide, so that chunks of large tiles cost

@@ -45,6 +45,9 @@ ALONE = 3, 4  # of the time of two groups that one alone has to take (measured o
 FEWER_TILES = 3, 4  # of those of other rows, with which merged ones are faster
 NEVER = 1 << 62  # cycles: a kernel that does not serve a call
 FEW_SMALL = 2  # multiprocessors at least for each small tile of a product (measured on an H200)
+# Tiles of rows that a stream is as long as, where a mask ends it and two of them are a pair: of
+# short ones half a tile more is much, and copies come while a program begins (measured on an H200)
+LONG_PAIRS = 4
 ONE_TILE = 128  # points of a stream, of the largest tile
 # Rounds of tiles of so many merged rows with which they are faster there than the largest
 SHORT_ROUNDS = {PORTABLE: 2, SMALL: 2}
@@ -143,8 +146,8 @@ class Conditions:
         self._chunks[key] = rule, launch.grid
         self._one_row = rule if case.rows == 1 else self._one_row
         if case.product is None and case.rows >= PORTABLE:
-            return ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
-        return rule
+            rule = ["and", rule, ["lt", 1, launch.grid[0]]]  # else there is nothing to join
+        return self._if_tall_sooner(case, tiles, rule)
 
     def _cut_rule(self, case: Case, tiles: Expression, chunks: Expression) -> Expression:
         """Which calls a stream in so many chunks is for, by how many tiles of rows these have."""
@@ -153,7 +156,7 @@ class Conditions:
             return self._by_time(case, chunks)
         self._many |= case.by_model
         if not case.merged and case.rows >= PORTABLE and case.tiles and self._least is not None:
-            return self._sooner_joined(case, tiles, chunks)
+            return self._sooner_joined(case, tiles)
         rule = self._merged(case, tiles) if case.merged else self._in_chunks(case, tiles)
         return self._if_not_short(case, self._left(case, tiles, rule))
 
@@ -213,13 +216,21 @@ class Conditions:
         (shape, own), (_, other) = case.tiles
         time = _time(case, shape, own, programs_of(variant))
         if self._least is None:
-            self._least = _time(case, shape, other, programs_of(self._plan))
+            alone = replace(case, knob="")
+            self._least = _time(alone, shape, other, programs_of(self._plan))
         less, more = sorted(CLOSE, reverse=own.rows < other.rows)
         if own.rows == other.rows:
             less = more
+        condition = case.condition
+        if case.pairs and shape.triangle:
+            less, more = CLOSE
+            if case.pairs == 1 and case.each is not None:
+                condition = ["le", LONG_PAIRS * own.rows, case.each.length]
         rule = ["le", ["mul", less, time], ["mul", more, self._least]]
-        if case.condition is not None:
-            time = ["select", case.condition, time, NEVER]
+        if condition is not case.condition:
+            rule = ["and", condition, rule]
+        if condition is not None:
+            time = ["select", condition, time, NEVER]
         self._least = ["min", self._least, time]
         return rule
 
@@ -283,13 +294,14 @@ class Conditions:
             return ["and", some, ["le", tiles, ["mul", 2, larger[PORTABLE]]]]
         return some
 
-    def _sooner_joined(self, case: Case, tiles: Expression, chunks: Expression) -> Expression:
-        """Calls for which chunks of large tiles of plain rows are joined before anything else that
-        serves them is over."""
+    def _sooner_joined(self, case: Case, tiles: Expression) -> Expression:
+        """Calls for which chunks of large tiles of plain rows, a multiprocessor each, are joined
+        before anything else that serves them is over. (Their number is long to say.)"""
         less, more = CLOSE if case.by_model else (1, 1)
-        time = self._joined_time(case, tiles, chunks)
+        several: Expression = ["le", ["mul", 2, tiles], ["multiprocessors"]]
+        time = ["select", several, self._joined_time(case, tiles), NEVER]
         sooner: Expression = ["le", ["mul", more, time], ["mul", less, self._least]]
-        self._least = ["min", self._least, ["select", ["lt", 1, chunks], time, NEVER]]
+        self._least = ["min", self._least, time]
         return sooner
 
     def _merged(self, case: Case, tiles: Expression) -> Expression:
@@ -312,7 +324,8 @@ class Conditions:
         if self._largest is None:
             fewer = ["le", ["mul", FEWER_TILES[1], tiles], ["mul", FEWER_TILES[0], self._fewest]]
             half = ["or", ["le", ["mul", 2, tiles], whole], fewer]
-            idle = _if_long(case, ["le", ["mul", 4, tiles], ["multiprocessors"]])
+            few = tiles if self._is_modelled(case) else ["mul", 4, tiles]
+            idle = _if_long(case, ["le", few, ["multiprocessors"]])
             rule = ["or", half, self._if_sooner_joined(case, tiles, idle)]
             rule = is_idle(tiles) if tiles == whole else self._or_sooner(case, tiles, rule)
             rule = self._if_no_later(case, tiles, rule)
@@ -353,6 +366,21 @@ class Conditions:
         if shape.triangle or shape.marks:
             sooner = ["and", each.even, sooner]
         return ["or", rule, ["and", taken, sooner]]
+
+    def _if_tall_sooner(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
+        """Of the calls of a `rule` for chunks of merged rows, those of three groups that are joined
+        before those of two."""
+        tall = case.merged and case.rows > MERGED[0] and self._is_modelled(case)
+        if not tall or self._largest is None:
+            return rule
+        two = self._joined_time(replace(case, knob=f"rows:{MERGED[0]}"), self._largest[0])
+        return ["and", rule, ["le", self._joined_time(case, tiles), two]]
+
+    def _is_modelled(self, case: Case) -> bool:
+        """Whether the model says how long chunks of merged rows take."""
+        each = _of_merged(case)
+        known = case.tiles and each is not None and each.reach is None and self._least is not None
+        return bool(known and not (case.tiles[1][0].band or case.tiles[1][0].marks))
 
     def _if_sooner_joined(self, case: Case, tiles: Expression, rule: Expression) -> Expression:
         """Of the calls of a `rule`, those for which chunks of so many tiles of merged rows, a

@@ -3,9 +3,10 @@
 
 Rows that are no whole sectors of memory take the copy engine longer than the products that they are
 for take the multiprocessor (`copy_cycles`). Of two programs that stream the same, each brings one
-half: two heads of a group, where such groups are even, else two tiles of rows. (Not where masks end
-streams: programs in pairs are given to blocks before they begin, so long ones are not made up for
-by short ones. Measured: half of such calls are slower, by up to 60%.)
+half: two heads of a group, where such groups are even, else two tiles of rows. Where a mask ends
+streams at a row's place, two heads of a group end together, and two tiles of rows at the end of the
+longer one (`form-clusters`); blocks take such pairs from a queue. (Not where masks begin streams,
+too, or data say which points are live.)
 """
 
 from __future__ import annotations
@@ -44,8 +45,7 @@ def _comes_slowly(shape: Shape) -> bool:
     """Whether copies are what a program waits for, of streams that programs can share."""
     if is_plain(shape) or is_deep(shape) or sharing(shape.width) > 1 or shape.shared:
         return False
-    masked = shape.triangle or shape.band or shape.marks
-    return not (shape.loads or shape.boxes or masked) and copy_cycles(shape) > 0
+    return not (shape.loads or shape.boxes or shape.band or shape.marks) and copy_cycles(shape) > 0
 
 
 def _shared_variable(stream: Any) -> int:

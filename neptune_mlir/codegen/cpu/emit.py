@@ -118,6 +118,15 @@ class VectorEmitter:
             return min(a, b)
         return arith.minsi(self.value(a), self.value(b))
 
+    def maximum(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        return arith.maxsi(self.value(a), self.value(b))
+
+    def floor(self, a: Index, b: int) -> Index:
+        """The quotient of a number that is not negative, rounded down."""
+        return a // b if isinstance(a, int) else arith.divui(a, self.constant(b))
+
     def equal(self, a: Index, b: Index) -> Any:
         """A bool when known, else an i1."""
         if isinstance(a, int) and isinstance(b, int):

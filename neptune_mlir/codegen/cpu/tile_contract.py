@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
+from neptune_mlir.codegen.cpu.tile_bands import Band
 from neptune_mlir.codegen.cpu.tile_ops import Allocate, TileGeneric, TileOperand
 from neptune_mlir.ir.bindings import arith, ir, vector
 
@@ -23,7 +24,9 @@ _FEW_ROWS = 4  # with fewer rows than this, packing an operand costs more than i
 
 @dataclass
 class TileContraction:
-    """`a` is broadcast, `b` is read as vectors along loop `v`; `kind` is what is summed in."""
+    """`a` is broadcast, `b` is read as vectors along loop `v`; `kind` is what is summed in.
+    `bands`: of its loops, outside of which no point is needed; and what `y - x` is there at most.
+    """
 
     generic: TileGeneric
     a: TileOperand
@@ -31,6 +34,7 @@ class TileContraction:
     c: TileOperand
     v: int
     kind: Any
+    bands: tuple[tuple[Band, Index], ...] = ()
 
     @property
     def rows(self) -> list[int]:
@@ -244,6 +248,7 @@ class Blocks:
         ]
         self.summed = [d for d in range(len(g.extents)) if g.reduced[d]]
         self.position: list[Index] = list(g.lows)
+        self.sizes = [1] * len(g.extents)  # how far a block goes from the position
 
     def run(self) -> None:
         em, g, c = self.em, self.g, self.c
@@ -264,18 +269,20 @@ class Blocks:
             whole = extent // (nr * em.lanes) * nr  # vectors in whole blocks
 
             def columns(j: Index, size: int) -> None:
-                self.position[c.v] = em.add(g.lows[c.v], j)
+                self.position[c.v], self.sizes[c.v] = em.add(g.lows[c.v], j), size * em.lanes
                 for low, high, step in ((0, rows // mr * mr, mr), (rows // mr * mr, rows, 0)):
                     size_m = step or high - low
 
                     def block(i: Index, _: list[Any], size_m: int = size_m) -> list[Any]:
                         if self.m is not None:
                             self.position[self.m] = em.add(g.lows[self.m], i)
+                            self.sizes[self.m] = size_m
                         self._block(size_m, size, extent - j if isinstance(j, int) else None)
                         return []
 
                     end = high if live is None else em.minimum(high, live)
-                    em.loop(low, end, size_m, block) if size_m else None
+                    if size_m:
+                        em.loop(*self._near(self.m, low, end, size_m, (c.v,)), size_m, block)
 
             def whole_columns(j: Index, _: list[Any]) -> list[Any]:
                 columns(j, nr)
@@ -286,6 +293,30 @@ class Blocks:
                 columns(whole * em.lanes, vectors - whole)
 
         em.nest([(g.lows[d], em.add(g.lows[d], g.extents[d]), 1) for d in self.outer], at)
+
+    @property
+    def _placed(self) -> tuple[int, ...]:
+        """The loops along which a block has a place."""
+        return (self.c.v,) if self.m is None else (self.c.v, self.m)
+
+    def _near(
+        self, d: int | None, low: Index, high: Index, step: int, known: tuple[int, ...]
+    ) -> tuple[Index, Index]:
+        """The part of a loop, from its start on, that bands leave of a block whose place along the
+        loops `known` is known: whole steps."""
+        em = self.em
+        for band, most in self.c.bands:
+            other = {band.x: band.y, band.y: band.x}.get(-1 if d is None else d)
+            if d is None or other not in known:
+                continue
+            first = em.sub(self.position[other], self.g.lows[d])
+            if d == band.y:
+                high = em.minimum(high, em.add(em.add(first, self.sizes[other]), most))
+            else:
+                skipped = em.maximum(em.sub(em.sub(first, most), low), 0)
+                whole = em.mul(em.floor(skipped, step), step)
+                low = em.add(low, whole)
+        return low, high
 
     def _at(self, o: TileOperand) -> MemoryView:
         assert o.view is not None
@@ -369,6 +400,9 @@ class Blocks:
             d = self.summed[depth]
             low, high = g.lows[d], em.add(g.lows[d], g.extents[d])
             if d == inner:
+                if isinstance(low, int):
+                    first, end = self._near(d, 0, g.extents[d], unroll, self._placed)
+                    low, high = em.add(low, first), em.add(low, end)
                 return em.loop(low, high, unroll, step, values)
 
             def body(i: Index, carried: list[Any]) -> list[Any]:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from neptune_mlir.codegen.cpu import (
+    tile_bands,
     tile_contract,
     tile_copy,
     tile_direct,
@@ -530,7 +531,10 @@ class _GridKernel:
             return
         contraction = self._contraction(generic)
         if contraction is not None:
-            wide = partial(tile_contract.lower_contraction, self.em, contraction,
+            bands = tile_bands.bands_of(generic.op, start is not None)
+            within = tuple((band, band.most(self.em)) for band in bands)
+            banded = replace(contraction, bands=within)
+            wide = partial(tile_contract.lower_contraction, self.em, banded,
                            self.scratch.allocate, start)  # fmt: skip
             self.pairs.multiply(contraction, start, self.scratch, wide)
         else:

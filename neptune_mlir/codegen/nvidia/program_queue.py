@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import adds_in_turns
 from neptune_mlir.codegen.nvidia import hopper
+from neptune_mlir.codegen.nvidia.program_order import LongestFirst
 from neptune_mlir.ir.bindings import ir, llvm, scf
 from neptune_mlir.transforms.hopper.clusters import PAIR
 
@@ -62,9 +63,13 @@ class ProgramQueue:
         self.programs = self.s.value(1)
         for bound in kernel.bounds:
             self.programs = self.s.value(self.s.mul(self.programs, bound))
-        self.in_pairs = kernel.pairs is not None
-        if self.in_pairs:
+        self.pairs, self.taken = kernel.pairs, self.programs
+        if self.pairs is not None:
             self.programs = self.s.value(self.s.mul(self.programs, PAIR))
+        # (pairs of one length are given to blocks ahead: nothing is to be told)
+        self.agrees = self.pairs is not None and isinstance(kernel.order, LongestFirst)
+        if self.pairs is not None and self.agrees:
+            self.pairs.place_words()
 
     def start_barriers(self) -> None:
         adder = self.kernel.adder
@@ -73,6 +78,8 @@ class ProgramQueue:
         for k in range(SLOTS):
             hopper.init_barrier(self.kernel.address(self.full + 8 * k), 1)
             hopper.init_barrier(self.kernel.address(self.empty + 8 * k), readers)
+        if self.pairs is not None and self.agrees:
+            self.pairs.start_barriers()
 
     def produce(self, counts: Sequence[Any], write: Write) -> None:
         """Take programs; `write(counts)` gives the counts after one, where it stands."""
@@ -83,7 +90,7 @@ class ProgramQueue:
             taken, begun = s.value(s.add(self.programs, blocks)), s.value(0)
             first = self._take(taken)
         else:
-            taken, begun = self.programs, blocks
+            taken, begun = self.taken, blocks
             first = s.op("gpu.block_id", [], s.index, dimension=dimension)
         kinds = [s.index] * (2 + len(counts))
         loop = scf.WhileOp(kinds, [first, s.value(0), *counts])
@@ -96,9 +103,8 @@ class ProgramQueue:
             self.kernel.place_program(program)
             self._give(number, program, self._read_numbers())
             inside = list(write(inside))
-            # late: who is ahead takes more. (Both of a pair would have to be told.)
-            more = program if self.in_pairs else self._take(taken)
-            following = s.value(s.add(more, begun))
+            # late: who is ahead takes more
+            following = s.value(s.add(self._more(program, number, taken), begun))
             scf.YieldOp([following, s.value(s.add(number, 1)), *inside])
         zero = s.value(0)
         self.kernel.scalars.update(dict.fromkeys(self.variables, zero))
@@ -128,6 +134,16 @@ class ProgramQueue:
             inside = list(write(inside))
             hopper.converge()
             scf.YieldOp([number, *inside])
+
+    def _more(self, program: Any, number: Any, taken: Any) -> Any:
+        """What was taken before the next program of this block, which had `number` before."""
+        if self.pairs is None:
+            return self._take(taken)
+        if not self.agrees:
+            return program
+        s = self.s
+        pair = self.pairs.agree(number, lambda: self._take(taken))
+        return s.add(s.mul(pair, PAIR), s.op("arith.index_cast", [self.pairs.rank], s.index))
 
     # ---- one number
 

@@ -33,11 +33,13 @@ This pass takes back the choices where programs cannot do so.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from neptune_mlir.analysis.tiles import (
     Window,
     foralls,
+    is_inside,
     load_window,
     nested,
     note_choices,
@@ -46,6 +48,7 @@ from neptune_mlir.analysis.tiles import (
 )
 from neptune_mlir.dialects.gpu_attributes import CONSUMERS, RESIDENT
 from neptune_mlir.dialects.op_names import ADD_SLICE, GET, PAGED, PUT, RELEASE
+from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.hopper.partition_warps import producer_of
@@ -65,8 +68,12 @@ def form_clusters(module: Any) -> None:
         pairs, sums = tuned(forall, "pairs", 0), tuned(forall, "sums", 0)
         if sums and not _may_share_sum(forall, sums):
             note_choices(forall, {"sums": 0})
-        if pairs and (tuned(forall, "sums", 0) or not _may_pair(forall, pairs)):
+        if not pairs:
+            continue
+        if tuned(forall, "sums", 0) or not _may_pair(forall, pairs):
             note_choices(forall, {"pairs": 0})
+        else:
+            _end_together(forall, pairs)
 
 
 def _may_share_sum(forall: Any, blocks: int) -> bool:
@@ -100,11 +107,68 @@ def _may_pair(forall: Any, wanted: int) -> bool:
     producer = producer_of(forall).regions[0].blocks[0]
     ops = list(nested(producer))
     loops = [op for op in ops if op.name == "scf.for"]
-    if any(depends_on(v, variable, forall) for op in loops for v in list(op.operands)[:3]):
-        return False
+    if any(_depends_on_bounds(op, variable, forall) for op in loops):
+        both = [_loops_of(b) for b in (producer, block)]
+        if len(loops) > len(both[0]) or not all(_may_end(x, variable, forall) for x in both):
+            return False
     if any(op.name in ("tensor.extract", "scf.if", PAGED) for op in ops):
         return False
     return any(shares(forall, variable, op) for op in ops if op.name == PUT)
+
+
+def _depends_on_bounds(loop: Any, variable: Any, forall: Any) -> bool:
+    return any(depends_on(v, variable, forall) for v in list(loop.operands)[:3])
+
+
+def _loops_of(block: Any) -> list[Any]:
+    return [op.operation for op in block.operations if op.operation.name == "scf.for"]
+
+
+def _may_end(loops: list[Any], variable: Any, forall: Any) -> bool:
+    """Whether loops begin at the same place in both programs of a pair, and one goes on where the
+    one before ends."""
+    spans = [list(op.operands)[:3] for op in loops]
+    alike = [spans[0][0], *(step for *_, step in spans)]
+    if len(loops) > PAIR or any(depends_on(v, variable, forall) for v in alike):
+        return False
+    return all(before[1] == after[0] for before, after in pairwise(spans))
+
+
+def _end_together(forall: Any, pairs: int) -> None:
+    """Have both programs of a pair stream to the end of the longer one: in the last loop, which has
+    the mask that ends what the shorter one adds up; in the one before, as far as both may."""
+    block = forall.regions[0].blocks[0]
+    variable = block.arguments[_rank(forall) - pairs]
+    for inside in (producer_of(forall).regions[0].blocks[0], block):
+        loops = _loops_of(inside)
+        if not any(_depends_on_bounds(op, variable, forall) for op in loops):
+            continue
+        with forall.location, ir.InsertionPoint(loops[0]):
+            first = ix.scale(ix.floordiv(variable, PAIR), PAIR)
+            places = [ix.value(first), ix.value(ix.add(first, 1))]
+            ends = [
+                [_copy(op.operands[1], {variable: place}, forall) for place in places]
+                for op in loops
+            ]
+            found = [ix.value(ix.minimum(*end)) for end in ends[:-1]]
+            found.append(ix.value(ix.maximum(*ends[-1])))
+        for k, (loop, end) in enumerate(zip(loops, found, strict=True)):
+            loop.operands[1] = end
+            if k:
+                loop.operands[0] = found[k - 1]
+
+
+def _copy(value: Any, copies: dict[Any, Any], forall: Any) -> Any:
+    """A scalar of a tile program, at the insertion point, where others stand for some values."""
+    if value in copies or not is_inside(value, forall) or isinstance(value.owner, ir.Block):
+        return copies.get(value, value)
+    op = defining_op(value)
+    operands = [_copy(operand, copies, forall) for operand in op.operands]
+    made = op.clone()
+    for k, operand in enumerate(operands):
+        made.operands[k] = operand
+    copies[value] = made.results[0]
+    return made.results[0]
 
 
 def shares(forall: Any, variable: Any, put: Any) -> bool:

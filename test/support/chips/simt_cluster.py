@@ -76,6 +76,8 @@ class ClusterBlock(HopperBlock):
         if "barrier.cluster.arrive" in text:
             assert "wait.acquire" in text
             return self._meet(int(mask.sum()))
+        if "st.async" in text:
+            return self._tell_beside(operands, mask)
         if "mapa.shared::cluster" in text and "mbarrier" in text:
             return self._arrive_beside(operands, mask)
         if "mapa.shared::cluster" in text:
@@ -130,6 +132,15 @@ class ClusterBlock(HopperBlock):
             barrier = self.other(int(rank[k])).barriers[int(address[k])]
             barrier.arrive()
             barrier.complete()
+
+    def _tell_beside(self, operands: Any, mask: np.ndarray) -> None:
+        word, barrier, value, lane, rank = operands
+        for k in np.flatnonzero(mask & (lane == 0)):
+            other = self.other(int(rank[k]))
+            place, told = int(word[k]), other.barriers[int(barrier[k])]
+            other.shared[place : place + 4] = np.frombuffer(np.int32(value[k]).tobytes(), np.uint8)
+            told.told += 4
+            told.complete()
 
     def _load_in_both(self, text: str, operands: Any, mask: np.ndarray) -> None:
         assert "mov.b16 blocks, 3;" in text and "], blocks;" in text

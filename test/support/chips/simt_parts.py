@@ -92,6 +92,7 @@ class Barrier:
     done: int = 0
     arrived: int = 0
     expected: int = 0  # bytes
+    told: int = 0  # bytes that another block has written
     loads: list[tuple[TensorMap, list[int], int]] = field(default_factory=list)
 
     def arrive(self, count: int = 1) -> None:
@@ -102,11 +103,12 @@ class Barrier:
         """Go on to the next phase, if all are there."""
         if self.arrived < self.count:
             return False
-        come = sum(tensor_map.bytes for tensor_map, _, _ in self.loads)
+        come = self.told + sum(tensor_map.bytes for tensor_map, _, _ in self.loads)
         if come < self.expected:  # another block is to bring some
             return False
         assert come == self.expected
         self.done, self.arrived, self.expected, self.loads = self.done + 1, 0, 0, []
+        self.told = 0
         return True
 
 

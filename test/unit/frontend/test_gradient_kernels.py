@@ -17,9 +17,10 @@ import pytest
 import neptune_mlir as neptune
 from neptune_mlir import ops
 from neptune_mlir.algebra.numerics.orders import ORDERS
-from neptune_mlir.driver.compiler import compile_unfused
+from neptune_mlir.driver.compiler import compile_reference, compile_unfused
 
 ULP = 2.0**-23
+ROUNDINGS = 8  # ways to round, where orders of sums say too little
 HEAD_DIM = 16
 BIAS = {
     "score_mod": lambda s, b, h, q, kv, bias: s + bias[h, q, kv],
@@ -73,12 +74,14 @@ class Unfused:
     first saves (and computes the rest again, rounded otherwise), each in several orders of sums.
 
     A row that gives all its weight to one key has scores whose adjoints are differences of equal
-    sums. In one program, in one order, they are equal to the last digit; that is luck.
+    sums. In one program, in one order, they are equal to the last digit; that is luck. It is still
+    where products are rounded before they are added, as multiply-adds do not. So at last the
+    program is rounded in other ways (`round-floats`), which says how large what cancels is.
     """
 
     def __init__(self, whole, halves):
         self.whole, self.halves = whole, halves
-        self.compiled = {}
+        self.compiled, self.rounded = {}, {}
 
     def _compile(self, program, order):
         key = program.name, order
@@ -98,6 +101,17 @@ class Unfused:
             for other in range(ORDERS + 1):
                 saved = [made[k] for k in kept]
                 yield as_list(self._compile(backward, other)(*arrays, *saved, *cotangents))
+        wide = [np.asarray(a, float) if np.asarray(a).dtype == np.float32 else a
+                for a in (*arrays, *cotangents)]  # fmt: skip
+        for number in range(1, ROUNDINGS + 1):
+            yield as_list(self._rounded(number % (ORDERS + 1))(*wide, rounding=number))
+
+    def _rounded(self, order):
+        if order not in self.rounded:
+            self.rounded[order] = compile_reference(
+                self.whole.to_mlir(), self.whole.name, None, digits=24, numbered=True, order=order
+            )
+        return self.rounded[order]
 
 
 @pytest.mark.nightly

@@ -8,7 +8,7 @@ import pytest
 
 from neptune_mlir import ops
 from neptune_mlir.codegen.nvidia import rings, specialized
-from neptune_mlir.codegen.nvidia.clusters import instructions
+from neptune_mlir.codegen.nvidia.clusters import instructions, pairs
 from neptune_mlir.frontend import notation
 from support.chips.run_kernels import Specialised
 from support.chips.simt_cluster import ClusterBlock
@@ -78,12 +78,15 @@ def test_blocks_that_stay_share_no_sum():
     assert not any(isinstance(block, ClusterBlock) for block in blocks)
 
 
-def attend(knobs: str, heads: int, kv_heads: int, length: int):
+def attend(
+    knobs: str, heads: int, kv_heads: int, length: int, keys: int = 0, blocks: int = 2, **more
+):
     """The error of attention in pairs, and the blocks."""
-    program = ops.attention(head_dim=24, dtype="f16", heads=heads, kv_heads=kv_heads)
-    kernel = Specialised(program, knobs=knobs, blocks=2)
-    draw = np.random.default_rng(1).standard_normal
-    given = [draw((1, h, length, 24)).astype(np.float16) for h in (heads, kv_heads, kv_heads)]
+    program = ops.attention(head_dim=24, dtype="f16", heads=heads, kv_heads=kv_heads, **more)
+    kernel = Specialised(program, knobs=knobs, blocks=blocks)
+    draw, keys = np.random.default_rng(1).standard_normal, keys or length
+    shapes = (1, heads, length, 24), *((1, kv_heads, keys, 24),) * 2
+    given = [draw(shape).astype(np.float16) for shape in shapes]
     right = program.reference(*(x.astype(float) for x in given))
     return np.linalg.norm(kernel(*given) - right) / np.linalg.norm(right), kernel.blocks
 
@@ -99,6 +102,26 @@ def test_streams_in_pairs(knobs, heads, kv_heads):
     error, blocks = attend(knobs, heads, kv_heads, 300)
     assert error < 1e-3
     assert all(isinstance(block, ClusterBlock) for block in blocks)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "heads", "kv_heads", "length", "keys"),
+    [
+        ("pairs:2", 4, 2, 300, 300),  # six pairs, one after the other
+        ("pairs:1", 1, 1, 450, 200),  # the second pair's first program has nothing to stream
+    ],
+)
+def test_pairs_whose_streams_a_mask_ends(knobs, heads, kv_heads, length, keys):
+    """Blocks take them from a queue, and both of a pair end together."""
+    error, blocks = attend(knobs, heads, kv_heads, length, keys, causal=True)
+    assert error < 1e-3
+    assert len(blocks) == 2 and all(isinstance(block, ClusterBlock) for block in blocks)
+
+
+def test_a_pair_that_is_not_told_waits(monkeypatch):
+    monkeypatch.setattr(pairs.instructions, "tell_beside", lambda *_: None)
+    with pytest.raises(AssertionError, match="blocks that wait for each other"):
+        attend("pairs:2", 4, 2, 130, causal=True)
 
 
 def test_heads_of_two_groups_share_nothing():

@@ -16,7 +16,7 @@ from neptune_mlir.runtime.plan import evaluate
 TARGET = "sm_90a"
 
 
-def lowered(head: int, kv_heads: int, **settings: bool):
+def lowered(head: int, kv_heads: int, **settings: int):
     program = ops.attention(
         head_dim=head, dtype="bf16", heads=16, kv_heads=kv_heads, **settings
     )
@@ -30,15 +30,18 @@ def lowered(head: int, kv_heads: int, **settings: bool):
     [
         (88, 4, {}, [2]),  # two heads of a group of four
         (96, 4, {}, []),  # rows of whole sectors
-        (88, 4, {"causal": True}, []),  # of all lengths
+        (88, 4, {"causal": True}, [2]),  # which end together
+        (88, 16, {"causal": True}, [1]),
+        (88, 4, {"causal": True, "window": 100}, []),
     ],
 )
 def test_programs_that_have_pairs(head, kv_heads, settings, variables):
     assert [case.pairs for case in lowered(head, kv_heads, **settings)[2]] == variables
 
 
-def test_calls_that_take_pairs():
-    raised, base, (case,) = lowered(88, 16)
+@pytest.mark.parametrize("causal", [False, True])
+def test_calls_that_take_pairs(causal):
+    raised, base, (case,) = lowered(88, 16, causal=causal)
     assert case.pairs == 1
     variant = next(raised.variant(base, TARGET, case))
     plan, own = (gpu.sketch(one.module, TARGET, None) for one in (base, variant))

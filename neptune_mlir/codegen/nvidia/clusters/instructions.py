@@ -34,6 +34,29 @@ def arrive_beside_if_first(address: Any, thread: Any, other: Any) -> None:
     )  # fmt: skip
 
 
+def tell_beside(word: Any, barrier: Any, value: Any, lane: Any, other: Any) -> None:
+    """Lane 0 writes a word to the place that has this address in another block of the cluster; its
+    bytes count on that block's barrier, and nobody waits for them here."""
+    asm(
+        "{\n.reg .pred p;\n.reg .b32 there, told;\nsetp.eq.b32 p, $3, 0;\n"
+        "@p mapa.shared::cluster.u32 there, $0, $4;\n"
+        "@p mapa.shared::cluster.u32 told, $1, $4;\n"
+        "@p st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [there], $2, [told];\n}",
+        "r,r,r,r,r,~{memory}", [word, barrier, value, lane, other],
+    )  # fmt: skip
+
+
+def wait_for_told(address: Any, parity: Any) -> None:
+    """Wait until a phase is complete that another block of the cluster counts on: what that wrote
+    is there."""
+    asm(
+        "{\n.reg .pred p;\nWAIT_${:uid}:\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [$0], $1;\n"
+        "@p bra DONE_${:uid};\nbra WAIT_${:uid};\nDONE_${:uid}:\n}",
+        "r,r,~{memory}", [address, parity],
+    )  # fmt: skip
+
+
 def address_beside(address: Any, other: Any) -> Any:
     """The address that another block of the cluster has for the same place (shared::cluster)."""
     i32 = ir.IntegerType.get_signless(32)

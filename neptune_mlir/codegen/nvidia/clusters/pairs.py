@@ -7,6 +7,10 @@ the consumers of both blocks have released it: these arrive at the barriers of b
 all barriers are there, and end when neither writes to the other any more. Programs are numbered by
 pairs, and the two of one differ in one variable of the grid, of which there may be an odd number:
 the last pair's second program does what the first one does again.
+
+Blocks that stay, of programs that are not as long as each other, take pairs from the queue
+(`program_queue`): the first block's producer takes a number, and writes it to the shared memory of
+the second block, whose producer has released the place of the number two before.
 """
 
 from __future__ import annotations
@@ -15,14 +19,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import tuned
+from neptune_mlir.codegen.nvidia import hopper
 from neptune_mlir.codegen.nvidia.clusters import instructions
 from neptune_mlir.codegen.nvidia.pieces import in_pieces
 from neptune_mlir.codegen.nvidia.producer import source_of
-from neptune_mlir.ir.bindings import ir
+from neptune_mlir.ir.bindings import ir, scf
 from neptune_mlir.transforms.hopper.clusters import PAIR, shares
 
 if TYPE_CHECKING:
     from neptune_mlir.codegen.nvidia.specialized import SpecializedWriter
+
+SLOTS = 2  # numbers that are told before the first is read
+WORD = 4  # bytes
 
 
 def mark_cluster(kernel: SpecializedWriter, function: Any) -> None:
@@ -58,6 +66,43 @@ class Pairs:
         rank = s.op("arith.index_cast", [self.rank], s.index)
         here = s.value(s.add(s.mul(scalars[self.variable], PAIR), rank))
         scalars[self.variable] = s.value(s.minimum(here, self.last))
+
+    def place_words(self) -> None:
+        """Places for the numbers that one block tells the other, and their barriers."""
+        memory = self.kernel.memory
+        self.told = memory.take(SLOTS * 8)
+        self.read = memory.take(SLOTS * 8)
+        self.words = memory.take(SLOTS * 8)
+
+    def start_barriers(self) -> None:
+        for k in range(SLOTS):
+            for barriers in (self.told, self.read):
+                hopper.init_barrier(self.kernel.address(barriers + 8 * k), 1)
+
+    def agree(self, number: Any, take: Callable[[], Any]) -> Any:
+        """In the producer of either block, behind program `number`: what the first one takes."""
+        s, address = self.kernel.s, self.kernel.address
+        slot, phase = s.mod(number, SLOTS), s.mod(s.div(number, SLOTS), 2)
+        parity, lane = s.value(phase, s.i32), s.value(self.kernel.threads.lane, s.i32)
+        eight = s.mul(slot, 8)
+        told, read, word = (
+            address(s.add(eight, start)) for start in (self.told, self.read, self.words)
+        )
+        rank = s.op("arith.index_cast", [self.rank], s.index)
+        role = scf.IfOp(s.less(rank, 1), [s.i32], has_else=True)
+        with s.scope(role.then_block):
+            free = s.op("arith.xori", [parity, s.constant(1, s.i32)], s.i32)
+            instructions.wait_for_told(read, free)
+            taken = s.value(take(), s.i32)
+            instructions.tell_beside(word, told, taken, lane, self.other)
+            scf.YieldOp([taken])
+        with s.scope(role.else_block):
+            hopper.expect_bytes(told, WORD, lane)
+            instructions.wait_for_told(told, parity)
+            known = hopper.load_word(word, lane)  # by the lane that releases it
+            instructions.arrive_beside_if_first(read, lane, self.other)
+            scf.YieldOp([known])
+        return s.value(self.kernel.uniform(role.results[0]))
 
     def share(self, puts: list[Any]) -> bool:
         """Whether both blocks of a pair put the same tiles to a ring."""
