@@ -80,7 +80,7 @@ REGISTERS = (
     (28, 40, 64, 58, 62, 78, 114, 320),
 )
 LARGE, MORE = 16, 22  # warps of programs from which on those of rows read once have some more
-EARLY = 64, 32  # bytes of a thread's row with which scales are asked for first: one sum, several
+EARLY = 128  # bytes of a thread's rows and their scales up to which these are asked for first
 MOST_ELEMENTS, MOST_ALONE = 64, 32  # of a thread that has them in registers, and of warps alone
 THREAD_REGISTERS = 1 << 16  # of a multiprocessor
 MANY = 1 << 26  # bytes of a call with many rows
@@ -121,14 +121,15 @@ class RowForm(NamedTuple):
 
 def held_elements(form: RowForm, chunk: int, elements: int) -> int:
     """Elements of a thread, by chunks of so many."""
-    moved = 32 * (form.warps // form.rows) * chunk
-    return -(-elements // moved) * chunk
+    moved = 32 * max(1, form.warps // form.rows) * chunk
+    return -(-elements // moved) * chunk * max(1, form.rows // form.warps)
 
 
 def asks_early(row: RowWork, form: RowForm, held: int) -> bool:
     """Whether programs ask for scales before rows are reduced (`early_loads.py`)."""
     room = form.warps >= LARGE if form.kept else form.warps <= LARGE
-    return row.again and room and held * row.size <= EARLY[row.sums > 1]
+    vectors = (1 + (row.sums > 1)) * held // max(1, form.rows // form.warps)
+    return row.again and room and (held + vectors) * row.size <= EARLY
 
 
 def registers(row: RowWork, form: RowForm, held: int) -> float:

@@ -143,6 +143,18 @@ def test_two_warps_have_a_short_row_of_one_sum():
     assert "warps = 1 " in found or "warps = 1}" in found or "warps = 1," in found
 
 
+def test_scales_are_asked_for_before_a_row_is_reduced():
+    """The first of two sums waits for them, too, or an assembler would move their loads behind it;
+    an only sum does not wait. Differences from the mean are summed up once, squared."""
+    for name, loads, sums, waits in (("layer_norm", 6, 2, True), ("rms_norm", 4, 1, False)):
+        program, run = program_of(name, "f16", 0, "most:512")
+        check(program, run, name, 5, 488)
+        text = str(run.module)
+        assert text.count("nvvm.shfl.sync") == 5 * sums
+        assert text[: text.index("nvvm.shfl.sync")].count("ld.global.v4") == loads
+        assert bool(re.search(r"gpu\.block_id +z", text)) == waits
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "cols"),
     [("softmax", "f16", 2313), ("logsumexp", "f16", COLS), ("logsumexp", "f16", 3084)],

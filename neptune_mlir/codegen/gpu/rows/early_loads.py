@@ -62,7 +62,8 @@ def load_early(writer: KernelWriter) -> list[Any]:
                 uses[value, layout] = layout.registers * element_bytes(element_of(value)) // WORD
     made = sum(n for (value, _), n in uses.items() if _is_of_kernel(writer, value))
     words = sum(uses.values())
-    if 2 * made <= words or words > MOST:
+    own = 2 * made <= words or words > MOST
+    if own:
         little = 2 * LITTLE if words <= ROOM and _has_room(writer) else LITTLE
         uses = {use: n for use, n in uses.items() if n <= little}
         words = sum(uses.values())
@@ -77,7 +78,7 @@ def load_early(writer: KernelWriter) -> list[Any]:
         if isinstance(tile, Pending):
             arrived[value, layout] = writer.compute.arriving(tile, layout)
             arrived[value, layout].all()
-    if writer.chip.sinks_loads:
+    if own and writer.chip.sinks_loads:
         _await_all(writer, ops, arrived)
     writer.early = words
     return loads
