@@ -34,4 +34,11 @@ def _lengths(condition: Any) -> tuple[str, int, int | None] | None:
             return str(what), low, None
         case ["le", what, int(high)]:
             return str(what), 0, high
+        case ["lt", int(least), what] if not isinstance(what, int):
+            return str(what), least + 1, None
+        case ["and", first, second]:
+            found = _lengths(first), _lengths(second)
+            if found[0] is not None and found[1] is not None and found[0][0] == found[1][0]:
+                highs = [high for _, _, high in found if high is not None]
+                return found[0][0], max(low for _, low, _ in found), min(highs, default=None)
     return None

@@ -31,6 +31,7 @@ def disassembly(bundle: Any, folder: Path) -> dict[str, str]:
 
 def check_operator(bundle: Any, folder: Path) -> None:
     """The instructions that matter, and nothing kept in local memory."""
+    chunks = any("privatized into chunks" in remark for remark in bundle.facts["remarks"])
     moved = [remark for remark in bundle.facts["remarks"] if "moves its reference" in remark]
     assert not moved
     for target, code in disassembly(bundle, folder).items():
@@ -40,6 +41,6 @@ def check_operator(bundle: Any, folder: Path) -> None:
             # warps that keep their reference multiply alone when they cannot
             assert "VOTE.ALL" in code and "HMMA.16816.F32" in code
             continue
-        assert "VOTE.ALL" in code, target  # of references; of decoding, where one chunk is all
+        assert chunks or "VOTE.ALL" in code, target  # of references; chunks of few rows have none
         for instruction in ("HMMA.16816.F32", "LDSM.16.M88", "LDSM.16.MT88", "LDGSTS"):
             assert instruction in code, (target, instruction)
