@@ -20,8 +20,8 @@ from typing import Any
 
 from neptune_mlir.dialects.attributes import AXES
 from neptune_mlir.dialects.nests import DYNAMIC
-from neptune_mlir.dialects.op_names import ACCUMULATE, MAP, READ, STREAM
-from neptune_mlir.dialects.program import functions
+from neptune_mlir.dialects.op_names import ACCUMULATE, MAP, READ
+from neptune_mlir.dialects.program import streams
 from neptune_mlir.ir.bindings import arith, ir
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
@@ -34,17 +34,9 @@ ORDERED_EQUAL = 1  # of arith.cmpf
 
 @register("final-counts", "let what streams counted be their extents once they have ended")
 def final_counts(module: Any) -> None:
-    found: list[Any] = []
-
-    def collect(operation: Any) -> Any:
-        if operation.name == STREAM and not len(operation.regions[2].blocks):
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    for function in functions(module):
-        function.operation.walk(collect)
-    for stream in found:
-        _end(stream)
+    for stream in streams(module):
+        if not len(stream.operation.regions[2].blocks):
+            _end(stream.operation)
 
 
 def _end(stream: Any) -> None:

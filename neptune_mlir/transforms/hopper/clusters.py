@@ -107,7 +107,7 @@ def _may_pair(forall: Any, wanted: int) -> bool:
     producer = producer_of(forall).regions[0].blocks[0]
     ops = list(nested(producer))
     loops = [op for op in ops if op.name == "scf.for"]
-    if any(_depends_on_bounds(op, variable, forall) for op in loops):
+    if any(_bounds_depend(op, variable, forall) for op in loops):
         both = [_loops_of(b) for b in (producer, block)]
         if len(loops) > len(both[0]) or not all(_may_end(x, variable, forall) for x in both):
             return False
@@ -116,7 +116,7 @@ def _may_pair(forall: Any, wanted: int) -> bool:
     return any(shares(forall, variable, op) for op in ops if op.name == PUT)
 
 
-def _depends_on_bounds(loop: Any, variable: Any, forall: Any) -> bool:
+def _bounds_depend(loop: Any, variable: Any, forall: Any) -> bool:
     return any(depends_on(v, variable, forall) for v in list(loop.operands)[:3])
 
 
@@ -127,9 +127,11 @@ def _loops_of(block: Any) -> list[Any]:
 def _may_end(loops: list[Any], variable: Any, forall: Any) -> bool:
     """Whether loops begin at the same place in both programs of a pair, and one goes on where the
     one before ends."""
+    if not 0 < len(loops) <= PAIR:
+        return False
     spans = [list(op.operands)[:3] for op in loops]
     alike = [spans[0][0], *(step for *_, step in spans)]
-    if len(loops) > PAIR or any(depends_on(v, variable, forall) for v in alike):
+    if any(depends_on(v, variable, forall) for v in alike):
         return False
     return all(before[1] == after[0] for before, after in pairwise(spans))
 
@@ -141,7 +143,7 @@ def _end_together(forall: Any, pairs: int) -> None:
     variable = block.arguments[_rank(forall) - pairs]
     for inside in (producer_of(forall).regions[0].blocks[0], block):
         loops = _loops_of(inside)
-        if not any(_depends_on_bounds(op, variable, forall) for op in loops):
+        if not any(_bounds_depend(op, variable, forall) for op in loops):
             continue
         with forall.location, ir.InsertionPoint(loops[0]):
             first = ix.scale(ix.floordiv(variable, PAIR), PAIR)

@@ -35,8 +35,8 @@ from neptune_mlir.analysis.masks import (
 from neptune_mlir.analysis.neutral import OddValues, follow_nests, is_identity
 from neptune_mlir.dialects import neptune as N
 from neptune_mlir.dialects.nests import DYNAMIC, Values
-from neptune_mlir.dialects.op_names import REDUCE, STREAM
-from neptune_mlir.dialects.program import functions
+from neptune_mlir.dialects.op_names import REDUCE
+from neptune_mlir.dialects.program import streams
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.fusion.groups import FusedAxis
 from neptune_mlir.transforms.fusion.region import FusedRegion, write_live
@@ -47,17 +47,8 @@ LARGEST = 256  # nodes of a condition that reads data
 
 @register("prune-masks", "find where streams have no live point, and record it in `live`")
 def prune_masks(module: Any) -> None:
-    streams: list[Any] = []
-
-    def collect(operation: Any) -> Any:
-        if operation.name == STREAM:
-            streams.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    for function in functions(module):
-        function.operation.walk(collect)
-    for stream in streams:
-        prune_stream(stream.opview)
+    for stream in streams(module):
+        prune_stream(stream)
 
 
 def prune_stream(stream: N.StreamOp) -> None:
