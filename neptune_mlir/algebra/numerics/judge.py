@@ -244,9 +244,11 @@ def _rearranged(
         return
     elsewhere = programs.comparisons()
     many = [arguments, *beside.further(1, FURTHER)]
+    runs = []
     for k, (inputs, way) in enumerate(zip(many, (None, *draws), strict=True)):
         there = programs if way is None else _in_the_order(programs, way)
-        yield from _run(there, [inputs], elsewhere, look, first=k)
+        runs += yield from _runs(there, [inputs], look, k)
+    _compare_all(runs, elsewhere, look)
     many = [arguments, *beside.further(1, found[0].runs)]
     for k, (comparison, other) in enumerate(zip(found, elsewhere, strict=True)):
         if not comparison.ok and not comparison.strangers:
@@ -388,6 +390,7 @@ def _in_orders(
 class _OneRun:
     """An input, what the three programs make of it, and what else says more of it."""
 
+    programs: Programs
     arguments: Sequence[Any]
     results: list[list[Array]]
     asked: list[Run]
@@ -410,6 +413,14 @@ def _run(
     shifted: Sequence[Sequence[Any]] = (),
 ) -> Asking[None]:  # fmt: skip
     """Compare the results of several runs, with numbers from `first` on."""
+    runs = yield from _runs(programs, many, look, first)
+    _compare_all(runs, found, look, near, unequal, jitters, hidden, shifted)
+
+
+def _runs(
+    programs: Programs, many: Sequence[Sequence[Any]], look: _Look, first: int
+) -> Asking[list[_OneRun]]:
+    """Several runs, with numbers from `first` on."""
     yield [(many, [programs.fused, programs.exact]), *_in_orders(programs, many, first)]
     stacks = stacked(many)
     finite = all(np.isfinite(stack).all() for stack in stacks)
@@ -422,35 +433,49 @@ def _run(
         limit = None if finite else programs.limit(arguments)
         summed = programs.summed(arguments, finite)
         how_far = bool(together), bool(beyond)
-        runs.append(_OneRun(arguments, results, asked, how_far, summed, limit))
+        runs.append(_OneRun(programs, arguments, results, asked, how_far, summed, limit))
     replaced = [a for one in runs for a in (*(one.summed or ()), one.limit) if a is not None]
     more = [([one.arguments], one.asked) for one in runs if one.asked]
     if replaced or more:
         yield [(replaced, [programs.exact]), *more]
+    return runs
+
+
+def _compare_all(
+    runs: Sequence[_OneRun], found: Sequence[Comparison], look: _Look,
+    near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
+    jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None,
+    shifted: Sequence[Sequence[Any]] = (),
+) -> None:  # fmt: skip
+    """Add runs to the comparison of each result."""
     for _, group in groupby(runs, lambda one: one.form):
         some = list(group)
         for k, comparison in enumerate(found):
-            _compare(programs, some, k, comparison, look, near, unequal, jitters, hidden, shifted)
+            _compare(some, k, comparison, look, near, unequal, jitters, hidden, shifted)
 
 
 def _compare(
-    programs: Programs, runs: Sequence[_OneRun], k: int, comparison: Comparison, look: _Look,
+    runs: Sequence[_OneRun], k: int, comparison: Comparison, look: _Look,
     near: Sequence[Sequence[Any]], unequal: Sequence[Sequence[Any]],
     jitters: Sequence[Sequence[Any]], hidden: Sequence[Array] | None,
     shifted: Sequence[Sequence[Any]],
 ) -> None:  # fmt: skip
     """Add runs of one form to the comparison of result `k`."""
-    first, exact = runs[0], programs.exact
+    first = runs[0]
     fused, unfused, right = (np.array([one.results[p][k] for one in runs]) for p in range(3))
     replaced = [
-        np.array([exact(of_one)[k] for of_one in several])
+        np.array([
+            one.programs.exact(of_one)[k] for one, of_one in zip(runs, several, strict=True)
+        ])
         for several in zip(*(one.summed or () for one in runs), strict=True)
-    ]
+    ]  # fmt: skip
     beyond = [
         np.array([one.asked[j](one.arguments)[k] for one in runs])
         for j in range(len(first.asked))
     ]
-    limit = np.array([exact(one.limit)[k] for one in runs]) if first.limit is not None else None
+    limit = None
+    if first.limit is not None:
+        limit = np.array([one.programs.exact(one.limit)[k] for one in runs if one.limit])
     comparison.loose = first.summed is not None
     comparison.together, comparison.beyond = first.far
     of_near, of_unequal, of_jitters, of_shifted = (
@@ -461,7 +486,7 @@ def _compare(
         fused, unfused, right, of_near, of_unequal, replaced, of_jitters,
         False if hidden is None else hidden[k],
         beyond[0] if beyond else None, beyond[1:], of_shifted, limit,
-        [_rounded_otherwise(programs, one.arguments, k) for one in runs]
+        [_rounded_otherwise(one.programs, one.arguments, k) for one in runs]
         if look.otherwise else (), look.every,
     )  # fmt: skip
 
