@@ -230,6 +230,9 @@ class Block:
         if text.startswith("lg2.approx"):
             with np.errstate(all="ignore"):
                 return np.log2(operands[0].astype(np.float64)).astype(np.float32)
+        if text.startswith("rsqrt.approx"):
+            with np.errstate(all="ignore"):
+                return (1 / np.sqrt(operands[0].astype(np.float64))).astype(np.float32)
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
         if text.startswith("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1"):  # the second is above
