@@ -32,6 +32,7 @@ from neptune_mlir.analysis.tiles import (
     row_multiple,
     shape_of,
     slice_parts,
+    tuned,
     view_source,
 )
 from neptune_mlir.codegen.gpu.access.shared import SharedTile
@@ -109,6 +110,7 @@ class KernelWriter(KernelFrame):
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol)
         self.memory = Memory(s, self.threads, smem)
         self.memory.loops = any(op.name in LOOPS for op in nested(self.body))
+        self.memory.passing = bool(tuned(self.forall, "once", 0))
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.program_position(block)
         given = len(self.meeting.types)
