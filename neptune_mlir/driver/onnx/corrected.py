@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from neptune_mlir.driver.onnx.placed import PLACED
 from neptune_mlir.driver.onnx.sampling import grid, sampled
+from neptune_mlir.driver.onnx.waves import WAVES
 from neptune_mlir.errors import InputError
 
 # what counts of a scale are held in
@@ -465,4 +467,5 @@ CORRECTED: dict[
     "Softsign": _soft_sign,
     "BatchNormalization": _normalised_by_channel,
     "ReverseSequence": _turned_sequences, "BitShift": _shifted,
+    **PLACED, **WAVES,
 }  # fmt: skip
