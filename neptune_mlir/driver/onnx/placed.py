@@ -191,7 +191,7 @@ def pooled_regions(
 
 
 def _product(
-    c: _Corners, rows: str, images: str, y: tuple[str, str], x: tuple[str, str],
+    c: _Corners, rows: str, images: str, y: Sequence[str], x: Sequence[str],
     valid: tuple[str, str],
 ) -> str:  # fmt: skip
     """Elements of images at rows and columns times the weights of both, 0 where one is outside."""
