@@ -127,3 +127,40 @@ def test_regions_that_say_how_many_samples_are_refused(tmp_path):
     saved(tmp_path / "f.onnx", nodes, given, "a", {"which": np.array([0])})
     with pytest.raises(InputError, match=r"f.onnx(?s:.)*roi_?align"):
         neptune_mlir.compile(tmp_path / "f.onnx")
+
+
+def test_forms_of_nodes_that_torch_mlir_knows(tmp_path):
+    """Slices from behind the last element on, vectors and batches of matrices, integer powers,
+    windows back in groups or in a shape, sums of integers from a zero on, scales of blocks, and
+    sizes by curves, by halves and from a part."""
+    nodes = [
+        Node("Slice", ["x", "nine", "low", "axis", "back"], ["a"]),
+        Node("MatMul", ["v", "x"], ["b"]),
+        Node("MatMul", ["x", "u"], ["c"]),
+        Node("Pow", ["x", "three"], ["d"]),
+        Node("ConvTranspose", ["x", "w", "bias"], ["e"], strides=[2, 3], auto_pad="SAME_LOWER"),
+        Node("ConvTranspose", ["x", "w1"], ["m"], group=2, dilations=[2, 1], strides=[2, 1],
+             pads=[1, 0, 0, 1]),
+        Node("ConvInteger", ["q", "k", "z"], ["f"], pads=[1, 0, 1, 1]),
+        Node("DequantizeLinear", ["q", "scales", "zeros"], ["g"], axis=2, block_size=2),
+        Node("QuantizeLinear", ["x", "steps", "starts"], ["h"], axis=3, block_size=3),
+        Node("Resize", ["x", "", "scales2"], ["i"], mode="cubic", exclude_outside=1, antialias=1),
+        Node("Resize", ["x", "part", "", "size"], ["j"], mode="linear", axes=[3, 2],
+             coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=7.0),
+        Node("Resize", ["x", "", "scales2"], ["l"], nearest_mode="ceil",
+             coordinate_transformation_mode="half_pixel_symmetric"),
+    ]  # fmt: skip
+    given = {"x": f32(1, 2, 5, 6), "q": RNG.integers(0, 255, (1, 2, 4, 3)).astype(np.uint8)}
+    one = np.array
+    held = {
+        "nine": one([9]), "low": one([-9]), "axis": one([-1]), "back": one([-2]),
+        "v": f32(5), "u": f32(6), "three": one(3), "w": f32(2, 2, 3, 3), "bias": f32(2), "w1": f32(2, 1, 3, 3),
+        "k": RNG.integers(-99, 99, (2, 2, 2, 2)).astype(np.int8).view(np.uint8) // 2,
+        "z": np.uint8(9), "scales": np.abs(f32(1, 2, 2, 3)), "steps": np.abs(f32(1, 2, 5, 2)) + 0.1,
+        "zeros": RNG.integers(0, 255, (1, 2, 2, 3)).astype(np.uint8),
+        "starts": RNG.integers(0, 255, (1, 2, 5, 2)).astype(np.uint8),
+        "scales2": one([1, 1, 0.55, 1.7], np.float32), "size": one([4, 3]),
+        "part": one([0.1, -0.3, 1.2, 0.9], np.float32),
+    }  # fmt: skip
+    wanted = saved(tmp_path / "f.onnx", nodes, given, "abcdefghijlm", held, opset=21)
+    check(tmp_path / "f.onnx", given, wanted)
