@@ -149,12 +149,15 @@ def test_forms_of_nodes_that_torch_mlir_knows(tmp_path):
              coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=7.0),
         Node("Resize", ["x", "", "scales2"], ["l"], nearest_mode="ceil",
              coordinate_transformation_mode="half_pixel_symmetric"),
+        Node("Pad", ["x", "around", "", "axis"], ["n"], mode="wrap"),
     ]  # fmt: skip
     given = {"x": f32(1, 2, 5, 6), "q": RNG.integers(0, 255, (1, 2, 4, 3)).astype(np.uint8)}
     one = np.array
     held = {
-        "nine": one([9]), "low": one([-9]), "axis": one([-1]), "back": one([-2]),
-        "v": f32(5), "u": f32(6), "three": one(3), "w": f32(2, 2, 3, 3), "bias": f32(2), "w1": f32(2, 1, 3, 3),
+        "around": one([2, 9]), "nine": one([9]),
+        "low": one([-9]), "axis": one([-1]), "back": one([-2]),
+        "v": f32(5), "u": f32(6), "three": one(3), "w": f32(2, 2, 3, 3), "bias": f32(2),
+        "w1": f32(2, 1, 3, 3),
         "k": RNG.integers(-99, 99, (2, 2, 2, 2)).astype(np.int8).view(np.uint8) // 2,
         "z": np.uint8(9), "scales": np.abs(f32(1, 2, 2, 3)), "steps": np.abs(f32(1, 2, 5, 2)) + 0.1,
         "zeros": RNG.integers(0, 255, (1, 2, 2, 3)).astype(np.uint8),
@@ -162,5 +165,5 @@ def test_forms_of_nodes_that_torch_mlir_knows(tmp_path):
         "scales2": one([1, 1, 0.55, 1.7], np.float32), "size": one([4, 3]),
         "part": one([0.1, -0.3, 1.2, 0.9], np.float32),
     }  # fmt: skip
-    wanted = saved(tmp_path / "f.onnx", nodes, given, "abcdefghijlm", held, opset=21)
+    wanted = saved(tmp_path / "f.onnx", nodes, given, "abcdefghijlmn", held, opset=21)
     check(tmp_path / "f.onnx", given, wanted)

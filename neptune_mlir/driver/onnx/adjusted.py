@@ -11,8 +11,10 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from neptune_mlir.driver.onnx.resized import resized
+from neptune_mlir.errors import InputError
 
-_EXACT = 1 << 24  # integers below are exact in float32
+_EXACT = 2 / np.finfo(np.float32).eps  # integers up to it are exact in float32
+_LARGEST = np.iinfo(np.uint8).max
 
 
 def _with_steps_back(
@@ -119,7 +121,7 @@ def _of_counts(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Seque
         return None
     if None in w.shape(weights)[1:]:
         return None
-    small = prod(w.shape(weights)[1:]) * 255 * 255 < _EXACT
+    small = prod(w.shape(weights)[1:]) * _LARGEST**2 <= _EXACT
     kind = TensorProto.FLOAT if small else TensorProto.DOUBLE
 
     def less(name: str, shift: str, axes: Sequence[int]) -> str:
@@ -137,7 +139,30 @@ def _of_counts(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Seque
     return [w.op("Cast", w.op("Conv", *parts, **given), to=TensorProto.INT32)]
 
 
+def _wrapped(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
+    """`Pad` by the elements of the other end, as lookups: torch-mlir does not end on it. None of
+    other modes."""
+    x, pads, _, axes = inputs[:4]
+    if given.get("mode") != b"wrap":
+        return None
+    held = pads in w.held and (not axes or axes in w.held)
+    if not held or x not in w.types or None in w.shape(x):
+        raise InputError(
+            "'Pad' by the other end is written out for constant pads and known extents",
+            loc=w.place, hint="make them constants (initializers), or join parts (Concat)",
+        )  # fmt: skip
+    ends = numpy_helper.to_array(w.held[pads]).reshape(2, -1)
+    along = numpy_helper.to_array(w.held[axes]) if axes else range(len(w.shape(x)))
+    found = x
+    for axis, before, behind in zip(along, *ends, strict=True):
+        count = w.shape(x)[axis]
+        if before or behind:
+            at = w.constant(np.arange(-before, count + behind) % count)
+            found = w.op("Gather", found, at, axis=int(axis))
+    return [w.op("Identity", x) if found == x else found]
+
+
 ADJUSTED = {
-    "Slice": _with_steps_back, "MatMul": _of_vectors, "Pow": _power,
+    "Slice": _with_steps_back, "MatMul": _of_vectors, "Pow": _power, "Pad": _wrapped,
     "ConvTranspose": _back_through_windows, "ConvInteger": _of_counts, "Resize": resized,
 }  # fmt: skip
