@@ -134,7 +134,9 @@ def _rows_there(kernel: SpecializedWriter, store: Any) -> tuple[Any, int] | None
     shape = shape_of(cut.operands[0])
     sizes = list(ir.DenseI64ArrayAttr(cut.attributes["static_sizes"]))
     made = defining_op(cut.operands[0])
-    if made is None or ir.ShapedType.is_dynamic_size(shape[0]) or len(cut.operands) != 2:
+    if made is None or made.name != "linalg.generic" or len(made.results) != 1:
+        return None
+    if ir.ShapedType.is_dynamic_size(shape[0]) or len(cut.operands) != 2:
         return None
     if not ir.ShapedType.is_dynamic_size(sizes[0]):  # the one size that is no constant: of rows
         return None
