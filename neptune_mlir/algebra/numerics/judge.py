@@ -298,8 +298,7 @@ def _turned(programs: Programs, arguments: Sequence[Any]) -> Sequence[Comparison
     fused, exact = programs.fused(arguments), programs.exact(arguments)
     written = [programs.otherwise(number)(arguments) for number in range(1, ROUNDINGS + 1)]
     for comparison, a, c, *several in zip(found, fused, exact, *written, strict=True):
-        of_all = np.stack(several)
-        comparison.add_runs(*(np.stack([a] * len(written)), of_all, np.stack([c] * len(written))))
+        comparison.add_runs(np.stack([a] * ROUNDINGS), np.stack(several), np.stack([c] * ROUNDINGS))
     return found
 
 
@@ -341,9 +340,8 @@ def _judged(
         jitters += [run(arguments) for run in programs.in_every_order()]
     found = programs.comparisons()
     hidden = yield from beside.hidden()
-    yield from _run(
-        programs, [arguments], found, look, near, unequal, jitters, hidden, shifted=known
-    )
+    also: dict[str, Any] = {"near": near, "unequal": unequal, "jitters": jitters, "shifted": known}
+    yield from _run(programs, [arguments], found, look, hidden=hidden, **also)
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, *CLOSE):
@@ -356,14 +354,14 @@ def _judged(
         if not close or runs > programs.most:
             break
         more = beside.further(first, runs)
-        yield from _run(programs, more, found, look, hidden=hidden, first=first)
+        yield from _run(programs, more, found, look, first, hidden=hidden)
     if not odd and any(c.strangers for c in found):  # is it so in the unfused program, too?
         return (yield from _judged(programs, besides, replace(look, otherwise=False), True))
     if any(c.alone > programs.within for c in found):
         for way in _ways(programs, look):
             written = way(arguments)
-            for comparison, *of_one in zip(found, written, programs.exact(arguments), strict=True):
-                comparison.add_order(*of_one)
+            for one, *of_one in zip(found, written, programs.exact(arguments), strict=True):
+                one.in_orders += [*one.errors_of(*(np.asarray(a)[None] for a in of_one))]
     return found
 
 
@@ -402,19 +400,15 @@ class _OneRun:
     def form(self) -> Any:
         """Runs of one form are compared together."""
         shapes = [[r.shape for r in of_program] for of_program in self.results]
-        more = None if self.summed is None else len(self.summed)
-        return shapes, len(self.asked), self.far, more, self.limit is None
+        return shapes, len(self.asked), self.far, self.summed and len(self.summed), not self.limit
 
 
 def _run(
     programs: Programs, many: Sequence[Sequence[Any]], found: Sequence[Comparison], look: _Look,
-    near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
-    jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, first: int = 0,
-    shifted: Sequence[Sequence[Any]] = (),
+    first: int = 0, **known: Any,
 ) -> Asking[None]:  # fmt: skip
-    """Compare the results of several runs, with numbers from `first` on."""
-    runs = yield from _runs(programs, many, look, first)
-    _compare_all(runs, found, look, near, unequal, jitters, hidden, shifted)
+    """Compare the results of several runs, with numbers from `first` on. `known`: of `_compare`."""
+    _compare_all((yield from _runs(programs, many, look, first)), found, look, **known)
 
 
 def _runs(
@@ -431,51 +425,39 @@ def _runs(
         results = [[np.asarray(r) for r in run(arguments)] for run in three]
         asked = _beyond_range(programs, results[1], results[2], look)
         limit = None if finite else programs.limit(arguments)
-        summed = programs.summed(arguments, finite)
-        how_far = bool(together), bool(beyond)
-        runs.append(_OneRun(programs, arguments, results, asked, how_far, summed, limit))
+        more = (bool(together), bool(beyond)), programs.summed(arguments, finite), limit
+        runs.append(_OneRun(programs, arguments, results, asked, *more))
     replaced = [a for one in runs for a in (*(one.summed or ()), one.limit) if a is not None]
-    more = [([one.arguments], one.asked) for one in runs if one.asked]
-    if replaced or more:
-        yield [(replaced, [programs.exact]), *more]
+    further = [([one.arguments], one.asked) for one in runs if one.asked]
+    if replaced or further:
+        yield [(replaced, [programs.exact]), *further]
     return runs
 
 
 def _compare_all(
-    runs: Sequence[_OneRun], found: Sequence[Comparison], look: _Look,
-    near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
-    jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None,
-    shifted: Sequence[Sequence[Any]] = (),
-) -> None:  # fmt: skip
-    """Add runs to the comparison of each result."""
+    runs: Sequence[_OneRun], found: Sequence[Comparison], look: _Look, **known: Any
+) -> None:
     for _, group in groupby(runs, lambda one: one.form):
         some = list(group)
         for k, comparison in enumerate(found):
-            _compare(some, k, comparison, look, near, unequal, jitters, hidden, shifted)
+            _compare(some, k, comparison, look, **known)
 
 
 def _compare(
     runs: Sequence[_OneRun], k: int, comparison: Comparison, look: _Look,
-    near: Sequence[Sequence[Any]], unequal: Sequence[Sequence[Any]],
-    jitters: Sequence[Sequence[Any]], hidden: Sequence[Array] | None,
-    shifted: Sequence[Sequence[Any]],
+    near: Sequence[Any] = (), unequal: Sequence[Any] = (), jitters: Sequence[Any] = (),
+    hidden: Sequence[Array] | None = None, shifted: Sequence[Any] = (),
 ) -> None:  # fmt: skip
     """Add runs of one form to the comparison of result `k`."""
     first = runs[0]
     fused, unfused, right = (np.array([one.results[p][k] for one in runs]) for p in range(3))
     replaced = [
-        np.array([
-            one.programs.exact(of_one)[k] for one, of_one in zip(runs, several, strict=True)
-        ])
+        np.array([one.programs.exact(a)[k] for one, a in zip(runs, several, strict=True)])
         for several in zip(*(one.summed or () for one in runs), strict=True)
-    ]  # fmt: skip
-    beyond = [
-        np.array([one.asked[j](one.arguments)[k] for one in runs])
-        for j in range(len(first.asked))
     ]
-    limit = None
-    if first.limit is not None:
-        limit = np.array([one.programs.exact(one.limit)[k] for one in runs if one.limit])
+    asked = zip(*([run(one.arguments)[k] for run in one.asked] for one in runs), strict=True)
+    beyond = [np.array(several) for several in asked]
+    limit = [one.programs.exact(one.limit)[k] for one in runs if one.limit is not None]
     comparison.loose = first.summed is not None
     comparison.together, comparison.beyond = first.far
     of_near, of_unequal, of_jitters, of_shifted = (
@@ -485,7 +467,8 @@ def _compare(
     comparison.add_runs(
         fused, unfused, right, of_near, of_unequal, replaced, of_jitters,
         False if hidden is None else hidden[k],
-        beyond[0] if beyond else None, beyond[1:], of_shifted, limit,
+        beyond[0] if beyond else None, beyond[1:], of_shifted,
+        np.array(limit) if limit else None,
         [_rounded_otherwise(one.programs, one.arguments, k) for one in runs]
         if look.otherwise else (), look.every,
     )  # fmt: skip
