@@ -178,7 +178,8 @@ def test_lanes_have_the_parts_where_tiles_are_found():
 def test_sequences_one_behind_the_other_on_specialised_warps(options, monkeypatch):
     """Where tiles of queries begin, and the bounds of their loops, come from kernels ahead: the
     producer reads these numbers for all. Warps with 16 rows of a sequence store them by the copy
-    engine. Tokens behind the last sequence (a batch that is padded) see nothing."""
+    engine. Groups of warps without rows (of three tiles of 128 the second halves) multiply nothing.
+    Tokens behind the last sequence (a batch that is padded) see nothing."""
     plain, read = SpecializedWriter.write_extract, []
 
     def write_extract(self, op, local=None):
@@ -199,6 +200,7 @@ def test_sequences_one_behind_the_other_on_specialised_warps(options, monkeypatc
     for mine, wanted, _ in ragged_sequences(q, k, v, *starts, **options):
         np.testing.assert_allclose(out[mine], wanted, atol=2e-3)
     assert not out[sum(queries) :].any()
+    assert sum(block.idle for block in kernel.blocks) > 4
 
 
 @pytest.mark.first_of_each()
