@@ -33,21 +33,3 @@ class Adding:
         self.kernels.local(*arguments, out=made)
         for p, x, to in zip(self.kernels.plan.parts, made, out, strict=True):
             to.copy_(to + x if p.name in staying(self.kernels) else x)
-
-
-class Finishing:
-    """The same of a kernel that begins with parts of the first axis and gives results over it."""
-
-    def __init__(self, kernels):
-        self.kernels = kernels
-
-    def __call__(self, *arguments, out):
-        *arguments, sums = arguments
-        assert torch.equal(sums, arguments[0].sum(-1))
-        made = [torch.full_like(x, float("nan")) for x in out]
-        self.kernels._kernel("finish i")(*arguments, out=made)
-        stay = len(staying(self.kernels))
-        for x, to in zip(made[:-stay], out[:-stay], strict=True):
-            to.copy_(x)
-        for x, to in zip(made[-stay:], out[-stay:], strict=True):
-            to.add_(x)

@@ -16,7 +16,7 @@ import numpy as np
 import neptune_mlir
 from neptune_mlir import ops, zoo
 from neptune_mlir.driver.inputs import bf16_bits
-from neptune_mlir.frontend.shard import split, split_vjp
+from neptune_mlir.frontend.shard import split
 from support import ten_operators as ten
 from support.serving_cases import Paged, formula, in_bytes, ragged_sequences
 
@@ -139,21 +139,7 @@ def carried(finish: bool) -> Make:
     return make
 
 
-def finished() -> Case:
-    """The last run of a backward pass over devices, which begins with the other one's parts."""
-    made = split_vjp(ops.attention(head_dim=64, dtype="f16"), ["i", "j"])[1]
-    of, parts = Arrays(), ((1, 2, 70, 64), (1, 2, 70, 64))
-    q, out, d_out = (of(1, 2, 97, 64, dtype="f16") for _ in range(3))
-    k, v = (of(1, 2, 70, 64, dtype="f16") for _ in range(2))
-    lse = 6 + of(1, 2, 97)
-    given = {"q": q, "k": k, "v": v, "out0": out, "saved0": lse, "d_out0": d_out}
-    program = made.carried("i", True)
-    inputs = [given[n] for n in made.program.inputs]
-    return Case(program, [*inputs, *(of(*shape) for shape in parts)], TOLERANCE["f16"])
-
-
 MORE: dict[str, Make] = {
-    "gradients that begin with parts": finished,
     "attention that begins with parts": carried(True),
     "attention that gives parts on": carried(False),
     "attention bf16": attention("bf16", causal=True, q_len=133, kv_len=133),

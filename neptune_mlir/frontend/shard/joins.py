@@ -203,14 +203,13 @@ class CarriedBuilder(JoinBuilder):
         for r in self.partials.solution.running:
             combine = lookup(r.combiner).combine
             self.all[r.name] = combine(*(self._rebased(r, T.const(k, "index")) for k in (0, 1)))
-        own = {p.name for p in self.partials.parts}
-        over = [o for o in self.split.local.outputs if o.name in own]
         if self.finish:
             later, ends = self._behind(outputs)
         else:
-            later, ends = [], [replace(o, term=T.rewrite(o.term, self._joined)) for o in over]
-        others = {p.name for p in self.split.parts} - own
-        ends += [o for o in self.split.local.outputs if o.name in others]
+            later, ends = [], [
+                replace(o, term=T.rewrite(o.term, self._joined)) for o in self.split.local.outputs
+                if o.name in {p.name for p in self.partials.parts}
+            ]  # fmt: skip
         made.steps = needed_of([*made.steps, *later], ends)
         made.outputs = ends
         return made

@@ -98,8 +98,7 @@ class ShardSplit:
 
     def carried(self, axis: str, finish: bool) -> Program:
         """The local program that begins with parts over an axis, of other data: the arguments of
-        the local program, then those parts -> the parts over both, or the results (`finish`);
-        then its own parts over the other axis."""
+        the local program, then those parts -> the parts over both, or the results (`finish`)."""
         return CarriedBuilder(self, self.partials[axis], finish).program(self.results[axis])
 
     def explain(self) -> str:

@@ -24,7 +24,6 @@ ALIGNED = 128  # what a number of rows that is chosen is a multiple of
 AT_ONCE = 128  # programs of a kernel that a GPU runs side by side, about
 PARTS = 4  # of data that come in two steps: the last step is one of them
 LATE = 4  # of so many of its own positions one waits for parts to travel
-TURNS = 2  # of such a number each, where what is met late gives results
 
 
 @dataclass(frozen=True)
@@ -133,17 +132,6 @@ class ShardPlan:
         told = {p.name for p in self.positions} & set(join.arguments)
         return not told and not any(traveling in (r.axes or ()) for r in join.results)
 
-    @property
-    def finishes(self) -> bool:
-        """Whether a run may begin with the parts that another device has of its data, and give
-        results in place of parts: where parts travel, and nothing behind the reductions asks for
-        positions."""
-        if len(self.axes) < 2 or self.axes[0] not in self.joins:
-            return False
-        if any(self.axes[-1] not in p.axes for p in self.parts_over(self.axes[0])):
-            return False
-        return not {p.name for p in self.positions} & {*self.joins[self.axes[0]].arguments}
-
     def parts_over(self, axis: str) -> list[ShardPart]:
         return [p for p in self.parts if p.over == axis]
 
@@ -156,11 +144,11 @@ class ShardPlan:
 class Run:
     """A call of the local kernel for the data of one owner, and the slot that its parts take among
     those that are joined over each axis. `late`: after those for all others' data, whose parts are
-    on their way to their owners meanwhile: in which turn of these."""
+    on their way to their owners meanwhile."""
 
     call: Call
     slots: Mapping[str, int]
-    late: int = 0
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,17 +196,14 @@ class ShardSchedule:
     Parts over an axis lie in slots: no two runs write the same positions of one. A device joins the
     parts over the traveling axis of its own runs, those over the other one of all devices' runs
     with its data. `adds`: runs add to what parts over the traveling axis have, so one slot is all
-    that these take. `finishes`: late runs can begin with the parts that another device has of their
-    data, where it is one device.
+    that these take.
     """
 
     def __init__(
-        self, plan: ShardPlan, layouts: Mapping[str, ShardLayout], adds: bool = False,
-        finishes: bool = False,
+        self, plan: ShardPlan, layouts: Mapping[str, ShardLayout], adds: bool = False
     ):  # fmt: skip
         self.plan, self.layouts, self.adds = plan, layouts, adds
         self.devices = len(next(iter(layouts.values())).pieces)
-        self.turns = TURNS if finishes and self.devices == 2 else 1
         if any(len(layout.pieces) != self.devices for layout in layouts.values()):
             raise UsageError("the layouts of the axes are for different numbers of devices")
         for layout in layouts.values():
@@ -244,56 +229,24 @@ class ShardSchedule:
     def calls(self, rank: int, owner: int) -> list[Call]:
         key = rank, owner
         if key not in self._calls:
-            columns, late = self.plan.axes[-1], self.late(owner)
-            end = self.layouts[columns].lengths[owner]
-            spans: list[Piece] = []
-            if rank == owner:
-                spans = [(late * self.turns, end), *self.late_spans(rank)]
-            elif self.turns > 1:  # what is met late there is what its owner needs first
-                spans = [(0, late), (late, end)]
-            if late and spans:
-                found = [c for span in spans
+            columns, late = self.plan.axes[-1], self.late(rank, owner)
+            if late:
+                end = self.layouts[columns].lengths[rank]
+                found = [c for span in ((late, end), (0, late))
                          for c in self._calls_on(rank, owner, columns, span)]  # fmt: skip
             else:
                 found = self.plan.masks.calls(self.pieces(rank, owner), self.sizes)
             self._calls[key] = found
         return self._calls[key]
 
-    def late(self, rank: int) -> int:
-        """How much of a device's own data is met at once after all others', where the parts of
-        these have to travel: 0 or some of the first positions, which causal masks let most rows
-        see. (A program for them is as long as for others; with rows that are met late it is
-        not.)"""
-        if self.devices == 1 or not set(self.plan.joins) - {self.plan.axes[-1]}:
+    def late(self, rank: int, owner: int) -> int:
+        """How much of a device's own data is met only after all others', where the parts of these
+        have to travel: 0 or some of the first positions, which causal masks let most rows see. (A
+        program for them is as long as for others; with rows that are met late it is not.)"""
+        if owner != rank or self.devices == 1 or not set(self.plan.joins) - {self.plan.axes[-1]}:
             return 0
         length = self.layouts[self.plan.axes[-1]].lengths[rank]
         return length // LATE // ALIGNED * ALIGNED
-
-    def late_spans(self, rank: int) -> list[Piece]:
-        """The positions of a device's own data that are met late, turn by turn."""
-        late = self.late(rank)
-        return [(k * late, (k + 1) * late) for k in range(self.turns)] if late else []
-
-    def parcels(self, giver: int, reader: int) -> list[Piece]:
-        """The positions of a reader's data whose parts a device gives it, in the order in which
-        they are sent: those of its turns first."""
-        start, end = self.needed(giver, reader)
-        cuts = [0, *(b for _, b in self.late_spans(reader))] if self.turns > 1 else [0]
-        ends = [*cuts[1:], max(cuts[-1], end)]
-        return [(min(max(a, start), b), max(a, min(b, end)))
-                for a, b in zip(cuts, ends, strict=True)]  # fmt: skip
-
-    def is_finished(self, rank: int, turn: int) -> bool:
-        """Whether the runs of a turn give results: where each position of theirs has one part of
-        another device, and they are one run."""
-        first = self.plan.axes[0]
-        if self.turns == 1 or any(self.count(first, r, [rank]) != 1 for r in range(2)):
-            return False
-        kept, span = self.plan.axes[-1], self.late_spans(rank)[turn - 1]
-        own = [r.call.spans[kept] for r in self.runs(rank, rank) if r.late == turn]
-        joined = [s for s in self.stretches(first, rank, span)
-                  if s.span[0] < span[1] and span[0] < s.span[1]]  # fmt: skip
-        return own == [span] and all((s.count, s.missing) == (2, ()) for s in joined)
 
     def pieces(self, rank: int, owner: int) -> dict[str, tuple[Piece, ...]]:
         *staying, traveling = self.plan.axes
@@ -309,9 +262,8 @@ class ShardSchedule:
                 kept = self.kept(self.plan.axes[-1])
                 span = call.spans[kept] if kept else (0, 1)
                 slots[self.plan.axes[-1]] = 0 if self.adds else _place(span, staying)
-            late, end = self.late(rank), call.spans[self.plan.axes[-1]][1]
-            own = rank == owner and late > 0 and end <= late * self.turns
-            found.append(Run(call, slots, -(-end // late) if own else 0))
+            late = call.spans[self.plan.axes[-1]][1] <= self.late(rank, owner)
+            found.append(Run(call, slots, late))
         return found
 
     def _leaving(self, rank: int, owner: int) -> list[int]:

@@ -263,71 +263,43 @@ def _send_positions(
 class Gifts(Open, Protocol):
     """How parts reach the process whose data they are of."""
 
-    def post(self, to: int, tensors: Sequence[torch.Tensor], parcel: int) -> None:
-        """Send a parcel of what a process is given, from the first one to the last; all do so in
-        the order of `ShardSchedule.owners`."""
+    def post(self, to: int, tensors: Sequence[torch.Tensor], spans: Sequence[Span]) -> None:
+        """Send what a process is given; all do so in the order of `ShardSchedule.owners`. Of each
+        tensor the span matters, the rest may stay behind."""
 
-    def take(self, giver: int, parcel: int) -> list[torch.Tensor]:
-        """What a process gave this one, of which a parcel and those taken before are there. Each
-        is taken once."""
+    def take(self, giver: int) -> list[torch.Tensor]:
+        """What a process gave this one."""
 
 
 Span = tuple[int, int, int]  # a dimension, where it begins, how long it is
 Given = Callable[[int, int], list[tuple[torch.Size, torch.dtype]]]  # by giver and receiver
-# by giver and receiver: of each parcel the spans that it has of the tensors
-Parcels = Callable[[int, int], Sequence[Sequence[Span]]]
 
 
 class RingGifts:
-    """By torch.distributed. Where all goes at once, whole tensors do, without a copy."""
+    """By torch.distributed."""
 
-    def __init__(
-        self, group: dist.ProcessGroup, device: torch.device, given: Given, parcels: Parcels
-    ):
-        self.group, self.device, self.given, self.parcels = group, device, given, parcels
-        self._batches: dict[tuple[int, int], tuple[Batch, list[torch.Tensor]]] = {}
-        self._found: dict[int, list[torch.Tensor]] = {}
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, given: Given):
+        self.group, self.device, self.given = group, device, given
+        self._batches: dict[int, Batch] = {}
 
-    def post(self, to: int, tensors: Sequence[torch.Tensor], parcel: int) -> None:
+    def post(self, to: int, tensors: Sequence[torch.Tensor], spans: Sequence[Span]) -> None:
         rank, size = self.group.rank(), self.group.size()
         giver = (2 * rank - to) % size  # as far behind as `to` is ahead
-        if parcel == 0:
-            self._found[giver] = [_empty(kind, self.device) for kind in self.given(giver, rank)]
-        found, sent, coming = self._found[giver], self.parcels(rank, to), self.parcels(giver, rank)
-        more = len(coming) if parcel + 1 == len(sent) else 0  # that come with the last one
-        for k in range(parcel, max(parcel + 1, more)):
-            mine, to_fill = _parcel(tensors, sent, k), _parcel(found, coming, k)
-            into = [x if x.is_contiguous() else x.new_empty(x.shape) for x in to_fill]
-            self._batches[giver, k] = Batch(self.group).post(to, mine, giver, into), to_fill
+        into = [_empty(kind, self.device) for kind in self.given(giver, rank)]
+        self._batches[giver] = Batch(self.group).post(to, tensors, giver, into)
 
-    def take(self, giver: int, parcel: int) -> list[torch.Tensor]:
-        batch, to_fill = self._batches[giver, parcel]
-        for x, to in zip(batch.wait(), to_fill, strict=True):
-            if x is not to:
-                to.copy_(x)
-        return self._found[giver]
+    def take(self, giver: int) -> list[torch.Tensor]:
+        return self._batches[giver].wait()
 
     def done(self) -> None:
         self._batches.clear()
 
 
-def _parcel(
-    tensors: Sequence[torch.Tensor], parcels: Sequence[Sequence[Span]], number: int
-) -> list[torch.Tensor]:
-    if number >= len(parcels):
-        return []
-    if len(parcels) == 1:
-        return list(tensors)
-    return [x.narrow(*span) for x, span in zip(tensors, parcels[number], strict=True)]
-
-
 class CopyGifts:
     """By copy engines, into the memory of the receiver."""
 
-    def __init__(
-        self, group: dist.ProcessGroup, device: torch.device, given: Given, parcels: Parcels
-    ):
-        self.group, self.device, self.given, self.parcels = group, device, given, parcels
+    def __init__(self, group: dist.ProcessGroup, device: torch.device, given: Given):
+        self.group, self.device, self.given = group, device, given
         room = max(self._begin(group.size(), reader) for reader in range(group.size()))
         self._memory = _Shared.of(group, device, room, "gifts")
 
@@ -340,18 +312,17 @@ class CopyGifts:
         memory = self._memory.at(reader)[self._begin(giver, reader) :]
         return list(_views(memory, self.given(giver, reader)))
 
-    def post(self, to: int, tensors: Sequence[torch.Tensor], parcel: int) -> None:
+    def post(self, to: int, tensors: Sequence[torch.Tensor], spans: Sequence[Span]) -> None:
         memory, rank = self._memory, self.group.rank()
-        spans = self.parcels(rank, to)[parcel]
         memory.side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(memory.side):
             for x, there, span in zip(tensors, self._views(rank, to), spans, strict=True):
                 copy(there.narrow(*span), x.narrow(*span))
                 x.record_stream(memory.side)
-            memory.tell(to, parcel)
+            memory.tell(to)
 
-    def take(self, giver: int, parcel: int) -> list[torch.Tensor]:
-        self._memory.wait(giver, parcel)
+    def take(self, giver: int) -> list[torch.Tensor]:
+        self._memory.wait(giver)
         return self._views(giver, self.group.rank())
 
     def done(self) -> None:
@@ -361,7 +332,6 @@ class CopyGifts:
 FAILING = 1000  # milliseconds that an error may take to reach the host
 _FIRST = 1  # channel of signals; torch's barrier has 0
 _COUNTS = 3  # channel of counts
-_MORE = 5  # of further signals of a call
 _COUNTED = "ring"  # the use whose calls may count
 GROUP, GROUPS = 1 << 23, 8  # least bytes of lanes that are told at once, and how often at most
 
@@ -436,12 +406,9 @@ class _Shared:
         """Let the current stream wait until all processes' are here."""
         self._handle.barrier(channel=0, timeout_ms=self.timeout)
 
-    def tell(self, to: int, number: int = 0) -> None:
-        """Set one of its signals for a process, behind all that is on the current stream."""
-        self._write(to, self._channel(number), 1)
-
-    def _channel(self, number: int) -> int:
-        return self._turn + (_MORE + 2 * (number - 1) if number else _FIRST)
+    def tell(self, to: int) -> None:
+        """Set a signal for a process, behind all that is on the current stream."""
+        self._write(to, _FIRST + self._turn, 1)
 
     def count(self, to: int, lanes: int) -> None:
         """Tell a process how many lanes are there, behind all that is on the current stream."""
@@ -483,10 +450,10 @@ class _Shared:
         place = (_COUNTS + 1 - self._turn) * self.size + source
         self._forgotten.append((self._handle.get_signal_pad(self.rank), place, 0))
 
-    def wait(self, source: int, number: int = 0) -> None:
+    def wait(self, source: int) -> None:
         """Let the current stream wait for a signal, and take it back. The wait is a kernel, which
         ends in an error within the group's time-out."""
-        channel = self._channel(number)
+        channel = _FIRST + self._turn
         self._handle.wait_signal(source, channel=channel, timeout_ms=self.timeout)
 
 

@@ -123,13 +123,9 @@ class ShardKernels:
 
     @functools.cached_property
     def _in_turns(self) -> tuple[Kernel, Kernel, tuple[ShardArray, ...]]:
-        return self._turns_of(self.local.bundle, self.plan)
-
-    def _turns_of(
-        self, bundle: Bundle, shared: ShardPlan
-    ) -> tuple[Kernel, Kernel, tuple[ShardArray, ...]]:
+        bundle = self.local.bundle
         images = [x for x in bundle.facts["images"] if zeroed(bundle.plan_of(x))]
-        found = [in_turns(bundle.plan_of(x), shared) for x in images]
+        found = [in_turns(bundle.plan_of(x), self.plan) for x in images]
         if len({x.made for x in found}) > 1:  # which image a call takes, its caller does not know
             found = [adding(bundle.plan_of(x)) for x in images]
         once, each = [], []
@@ -139,39 +135,13 @@ class ShardKernels:
                     if kind == "buffer" and n in turns.places]  # fmt: skip
             once.append({**image, "plan": turns.once.to_json(), "alignment": aligned})
             each.append({**image, "plan": turns.each.to_json(), "alignment": [*aligned, *more]})
-        return self._of_images(bundle, once), self._of_images(bundle, each), found[0].made
+        return self._of_images(once), self._of_images(each), found[0].made
 
-    def _of_images(self, bundle: Bundle, images: list[dict[str, Any]]) -> Kernel:
-        """A kernel with other plans."""
+    def _of_images(self, images: list[dict[str, Any]]) -> Kernel:
+        """The local kernel with other plans."""
+        bundle = self.local.bundle
         plan, facts = bundle.plan_of(images[0]), {**bundle.facts, "images": images}
         return Kernel.of_bundle(replace(bundle, plan=plan, facts=facts), self.plan.name)
-
-    @functools.cached_property
-    def finishing(self) -> Kernel | None:
-        """`local`, but that its running values over the first axis begin with parts of another
-        device, so that it gives results over that axis in place of parts: it takes these parts
-        behind the arguments of `local`, and before what is in common where that is (`added`). None
-        where there is no such kernel."""
-        first = self.plan.axes[0]
-        if not self.plan.finishes:
-            return None
-        try:
-            kernel = self._kernel(f"finish {first}")
-        except ToolError:  # a file that has none
-            return None
-        if not self.added:
-            return kernel
-        bundle = kernel.bundle
-        adds = [{*zeroed(bundle.plan_of(x)).values()} for x in bundle.facts["images"]]
-        names = [*(r.name for r in self.plan.joins[first].results),
-                 *(p.name for p in self.plan.parts if p.over != first)]  # fmt: skip
-        before = [ShardArray(p.name, p.dtype, p.axes) for p in self.plan.parts_over(first)]
-        told = [ShardArray(p.name, "i64", None) for p in self.plan.positions]
-        shared = replace(self.plan, arguments=(*self.plan.arguments, *told, *before))
-        if {names[n] for x in adds for n in x} != {*self.added}:
-            return None
-        _, each, made = self._turns_of(bundle, shared)
-        return each if made == self.in_common else None
 
     def link(self, first: bool, last: bool) -> Kernel:
         """The kernel of a link of a chain over the last axis: `local` or, where it is not the
@@ -214,8 +184,6 @@ class ShardKernels:
         names += [f"meet {j[0]} {j[1]}" for j in joins if self.meeting(*j)]
         if self.plan.carries:
             names += [f"{kind} {self.plan.axes[-1]}" for kind in ("carry", "finish")]
-        if self.finishing is not None:
-            names.append(f"finish {self.plan.axes[0]}")
         with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
             file.writestr(_PLAN, self.plan.to_json())
             for name in names:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -22,21 +22,22 @@ from neptune_mlir.runtime.shards.plan import (
     FEW,
     MET,
     ChainLink,
-    Run,
     ShardArray,
     ShardPart,
     ShardSchedule,
     Stretch,
 )
-from neptune_mlir.torch.distributed.around import AroundCall, Slots
 from neptune_mlir.torch.distributed.beside import Beside
 from neptune_mlir.torch.distributed.exchange import (
     CopyExchange,
+    CopyGifts,
     Exchange,
     Gather,
+    Gifts,
     Offer,
     Open,
     RingExchange,
+    RingGifts,
     all_gather,
     answering,
 )
@@ -56,6 +57,7 @@ from neptune_mlir.torch.distributed.together import AUTO, JOIN, TogetherCall
 from neptune_mlir.torch.distributed.trade import LARGEST, TradeMemory, trade_bytes
 
 _SCHEDULES = 64  # that a kernel keeps
+Slots: TypeAlias = Sequence[torch.Tensor] | torch.Tensor  # parts, one after the other
 
 
 class ShardedKernel:
@@ -110,11 +112,7 @@ class ShardedKernel:
         if key not in self._schedules:
             if len(self._schedules) >= _SCHEDULES:
                 self._schedules.clear()
-            made = ShardSchedule(self.plan, dict(layouts), self._adds)
-            if made.devices == MET and any(map(made.late, range(MET))):
-                finishes = self.kernels.finishing is not None
-                made = ShardSchedule(self.plan, dict(layouts), self._adds, finishes)
-            self._schedules[key] = made
+            self._schedules[key] = ShardSchedule(self.plan, dict(layouts), self._adds)
         return self._schedules[key]
 
     @functools.cached_property
@@ -154,8 +152,10 @@ class ShardCall:
         self.device = tensors[0].device
         self.copies, self.gathers = kernel.transport == "copy", kernel.gathers
         self.meeting: tuple[int, ...] = ()  # with what a join's programs trade parts
-        self.open: list[Open] = []
+        self._open: list[Open] = []
         self._common: list[torch.Tensor] = []  # what runs that add have in common
+        self._gifts: Gifts | None = None
+        self._kept: list[torch.Tensor] = []  # parts of this process's own data, made here
         if schedule.devices != self.size:
             raise UsageError(f"a layout for {schedule.devices} of {self.size} processes")
         for axis, layout in schedule.layouts.items():
@@ -171,39 +171,39 @@ class ShardCall:
             self._at_once(results)
         elif (together := TogetherCall(self)).is_possible():
             together.run(results)
-        elif len(self.plan.axes) == 1:
-            self._alone(results)
         elif self.plan.carries and self.kernel.form != JOIN:
             self._along(results)
         else:
-            AroundCall(self).run(results)
-        for exchange in self.open:
+            alone = len(self.plan.axes) == 1
+            parts: dict[str, Slots] = {**(self._alone(results) if alone else self._around())}
+            self._rest(parts, results)
+        for exchange in self._open:
             exchange.done()
         found = tuple(results[name] for name in self.plan.results)
         return found[0] if len(found) == 1 else found
 
-    def shape(self, axes: Sequence[str], owner: int) -> list[int]:
+    def _shape(self, axes: Sequence[str], owner: int) -> list[int]:
         """The extents of axes where the traveling one is `owner`'s."""
         lengths = self.schedule.layouts[self.traveling].lengths
         return [lengths[owner] if a == self.traveling else self.extents[a] for a in axes]
 
-    def buffer(self, part: ShardPart, count: int, owner: int) -> torch.Tensor:
-        shape = [count, *self.shape(part.axes, owner)]
+    def _buffer(self, part: ShardPart, count: int, owner: int) -> torch.Tensor:
+        shape = [count, *self._shape(part.axes, owner)]
         return torch.empty(shape, dtype=DTYPES[part.dtype], device=self.device)
 
     # one sharded axis
 
-    def _alone(self, results: dict[str, torch.Tensor]) -> None:
-        """The results, joined from the parts of all processes."""
+    def _alone(self, results: dict[str, torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        """The parts of all processes, one by one; results that need no other go to `results`."""
         (axis,) = self.plan.axes
         for array in self.plan.here:
-            shape = self.shape(array.axes or (), self.rank)
+            shape = self._shape(array.axes or (), self.rank)
             results[array.name] = torch.empty(
                 shape, dtype=DTYPES[array.dtype], device=self.device
             )
         counts = [self.schedule.count(axis, r, [r]) for r in range(self.size)]
         room = max(1, *counts)
-        kinds = [((room, *self.shape(p.axes, self.rank)), DTYPES[p.dtype])
+        kinds = [((room, *self._shape(p.axes, self.rank)), DTYPES[p.dtype])
                  for p in self.plan.parts]  # fmt: skip
         if self._trades(kinds):
             mine = [torch.empty(shape, dtype=d, device=self.device) for shape, d in kinds]
@@ -213,19 +213,16 @@ class ShardCall:
             packed = Gather(bytes_of(kinds), self.group, self.device, self.copies)
             self._compute_parts(unpacked(packed.mine, kinds), results)
             every = [unpacked(x, kinds) for x in packed.every()]
-        parts = {
+        return {
             part.name: [x for r, n in enumerate(counts) for x in every[r][k][:n]]
             for k, part in enumerate(self.plan.parts)
         }  # fmt: skip
-        self.make(axis, results)
-        self.join(axis, parts, results)
 
     def _compute_parts(
         self, parts: Sequence[torch.Tensor], results: Mapping[str, torch.Tensor]
     ) -> None:
         named = by_name(self.plan.parts, parts)
-        runs = self.schedule.runs(self.rank, self.rank)
-        self.compute(runs, self.arguments, named, results)
+        self._compute(self.rank, self.arguments, named, results)
 
     def _trades(self, kinds: Kinds) -> bool:
         """Whether the join's programs trade parts with those of the other process themselves:
@@ -253,7 +250,7 @@ class ShardCall:
     # two sharded axes
 
     @property
-    def moving(self) -> list[ShardArray]:
+    def _moving(self) -> list[ShardArray]:
         """The arguments that travel."""
         return [a for a in self.plan.arguments if a.axes and self.traveling in a.axes]
 
@@ -261,22 +258,22 @@ class ShardCall:
         self, counted: bool = False, step: Callable[[int], int] = lambda reader: 0
     ) -> Exchange:
         """What brings them, which are on their way then (see `Offer`)."""
-        moving = self.moving
+        moving = self._moving
         exchange = (CopyExchange if self.copies else RingExchange)(self.group, self.device)
-        self.open.append(exchange)
+        self._open.append(exchange)
 
         def shapes(owner: int) -> list[tuple[torch.Size, torch.dtype]]:
-            return [(torch.Size(self.shape(a.axes or (), owner)), self.arguments[a.name].dtype)
+            return [(torch.Size(self._shape(a.axes or (), owner)), self.arguments[a.name].dtype)
                     for a in moving]  # fmt: skip
 
         exchange.start(Offer(
             [self.arguments[a.name] for a in moving],
-            [(a.axes or ()).index(self.traveling) for a in moving], shapes, self.needed,
+            [(a.axes or ()).index(self.traveling) for a in moving], shapes, self._needed,
             counted, step,
         ))  # fmt: skip
         return exchange
 
-    def needed(self, reader: int, owner: int) -> tuple[int, int]:
+    def _needed(self, reader: int, owner: int) -> tuple[int, int]:
         """What a process asks for of an owner's data."""
         if self.gathers:
             return 0, self.schedule.layouts[self.traveling].lengths[owner]
@@ -284,7 +281,7 @@ class ShardCall:
 
     def _at_once(self, results: dict[str, torch.Tensor]) -> None:
         """The program on all of the data that travel, for each piece of what stays."""
-        moving, exchange = self.moving, self.exchange()
+        moving, exchange = self._moving, self.exchange()
         staying, layouts = self.plan.axes[0], self.schedule.layouts
         got = {self.rank: [self.arguments[a.name] for a in moving]}
         for owner in list(self.schedule.owners(self.rank))[1:]:
@@ -317,10 +314,10 @@ class ShardCall:
         """The results, each run beginning with the parts of those before: parts go from one of two
         buffers to the other."""
         plan, schedule, kernels = self.plan, self.schedule, self.kernels
-        moving, exchange = self.moving, self.exchange()
+        moving, exchange = self._moving, self.exchange()
         self.make(self.traveling, results)
         made = {r.name: r.axes for r in plan.joins[self.traveling].results}
-        sides = [{p.name: self.buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
+        sides = [{p.name: self._buffer(p, 1, self.rank)[0] for p in plan.parts} for _ in "ab"]
         every = [(o, link) for o, links in schedule.chain(self.rank).items() for link in links]
         chained = [link for _, link in every if not link.alone]
         beside = self.beside(0 < len(chained) < len(every))
@@ -369,12 +366,96 @@ class ShardCall:
         made.begin()
         return made
 
-    def compute(
-        self, runs: Sequence[Run], data: Mapping[str, Any], parts: Mapping[str, torch.Tensor],
-        here: Mapping[str, torch.Tensor],
+    def _around(self) -> dict[str, Slots]:
+        """The parts over the traveling axis that this process joins; those over the other one are
+        on their way then (`_given`)."""
+        schedule, rank = self.schedule, self.rank
+        moving, exchange = self._moving, self.exchange()
+        leaving = [p for p in self.plan.parts if p.over != self.traveling]
+
+        def given(giver: int, reader: int) -> list[tuple[torch.Size, torch.dtype]]:
+            return [
+                (torch.Size([schedule.count(p.over, giver, [reader]),
+                             *self._shape(p.axes, reader)]), DTYPES[p.dtype])
+                for p in leaving
+            ]  # fmt: skip
+
+        gifts: Gifts | None = None
+        if leaving and self.size > 1:
+            gifts = (CopyGifts if self.copies else RingGifts)(self.group, self.device, given)
+            self._open.append(gifts)
+        parts = {
+            p.name: self._buffer(p, schedule.count(p.over, rank, list(schedule.owners(rank))), rank)
+            for p in self.plan.parts if p not in leaving
+        }  # fmt: skip
+        if schedule.adds:
+            for x in parts.values():
+                x.zero_()
+        own: list[torch.Tensor] = []
+        for owner in schedule.owners(rank):
+            data = self.arguments
+            if owner != rank:
+                got = exchange.get(owner)
+                data = data | {a.name: x for a, x in zip(moving, got, strict=True)}
+            gone = [torch.empty(shape, dtype=kind, device=self.device)
+                    for shape, kind in given(rank, owner)]  # fmt: skip
+            self._compute(owner, data, parts | by_name(leaving, gone), {})
+            if owner == rank:
+                own = gone
+            elif gifts is not None:
+                start, end = self._needed(rank, owner)
+                axes = [p.axes.index(self.traveling) if self.traveling in p.axes else None
+                        for p in leaving]  # fmt: skip
+                gifts.post(owner, gone, [
+                    (0, 0, len(x)) if axis is None else (1 + axis, start, end - start)
+                    for x, axis in zip(gone, axes, strict=True)
+                ])  # fmt: skip
+        self._gifts, self._kept = gifts, own
+        return parts
+
+    def _rest(self, parts: dict[str, Slots], results: dict[str, torch.Tensor]) -> None:
+        """What is met late, and the joins. Those of positions that were met before wait for other
+        processes alone: they fill the end of what is met late."""
+        others = [a for a in self.plan.joins if a != self.traveling]
+        late = self.schedule.late(self.rank, self.rank)
+        for over in self.plan.joins:
+            self.make(over, results)
+        beside = self.beside(late > 0)
+        with beside.first():
+            if late:
+                leaving = [p for p in self.plan.parts if p.over != self.traveling]
+                own = by_name(leaving, self._kept)
+                self._compute(self.rank, self.arguments, {**parts, **own}, {}, late=True)
+            if self.traveling in self.plan.joins:  # these wait for nobody
+                self._join(self.traveling, parts, results)
+        with beside.last():
+            parts |= self._given() if others else {}
+            for over in others:
+                self._join(over, parts, results, (late, self.extents[self.traveling]))
+        beside.meet()
+        for over in others if late else ():
+            self._join(over, parts, results, (0, late))
+
+    def _given(self) -> dict[str, Slots]:
+        """The parts of all processes' runs that are of this one's data, which it waits for."""
+        leaving = [p for p in self.plan.parts if p.over != self.traveling]
+        every = [
+            self._kept if r == self.rank or self._gifts is None else self._gifts.take(r)
+            for r in range(self.size)
+        ]
+        return {
+            p.name: [slot for received in every for slot in received[k]]
+            for k, p in enumerate(leaving)
+        }
+
+    def _compute(
+        self, owner: int, data: Mapping[str, Any], parts: Mapping[str, torch.Tensor],
+        here: Mapping[str, torch.Tensor], late: bool = False,
     ) -> None:  # fmt: skip
-        """Runs with the data of one process, into the slots of the parts."""
-        for run in runs:
+        """The runs with the data of one process, into the slots of the parts."""
+        for run in self.schedule.runs(self.rank, owner):
+            if run.late != late:
+                continue
             spans = run.call.spans
             numbers = self.plan.numbers(run.call.starts, self.schedule.sizes)
             arguments = [narrow(data[a.name], a.axes, spans) for a in self.plan.arguments]
@@ -384,10 +465,10 @@ class ShardCall:
             if not self.schedule.adds:
                 call(self.kernels.local, [*arguments, *numbers.values()], out)
                 continue
-            made = [narrow(x, a.axes, spans) for a, x in self.in_common(numbers)]
+            made = [narrow(x, a.axes, spans) for a, x in self._in_common(numbers)]
             call(self.kernels.adding, [*arguments, *numbers.values(), *made], out)
 
-    def in_common(self, numbers: Mapping[str, int]) -> list[tuple[ShardArray, torch.Tensor]]:
+    def _in_common(self, numbers: Mapping[str, int]) -> list[tuple[ShardArray, torch.Tensor]]:
         """What all runs with this process's rows take, made by the first of them (whose numbers do
         not matter)."""
         arrays = self.kernels.in_common
@@ -402,7 +483,7 @@ class ShardCall:
 
     # joins
 
-    def join(
+    def _join(
         self, over: str, parts: Mapping[str, Slots], results: dict[str, torch.Tensor],
         within: Piece | None = None,
     ) -> None:  # fmt: skip
@@ -421,7 +502,7 @@ class ShardCall:
     def make(self, over: str, results: dict[str, torch.Tensor]) -> None:
         """Room for the results over an axis."""
         for array in self.plan.joins[over].results:
-            shape = self.shape(array.axes or (), self.rank)
+            shape = self._shape(array.axes or (), self.rank)
             results[array.name] = torch.empty(
                 shape, dtype=DTYPES[array.dtype], device=self.device
             )
@@ -436,7 +517,7 @@ class ShardCall:
         for p in self.plan.parts_over(over):
             slots = [narrow(x, p.axes, spans) for x in parts[p.name][: stretch.count]]
             if not slots:  # nobody saw anything
-                slots = [narrow(self.buffer(p, 1, self.rank)[0], p.axes, spans)]
+                slots = [narrow(self._buffer(p, 1, self.rank)[0], p.axes, spans)]
             for slot in stretch.missing:
                 slots[slot].fill_(p.empty)
             found[p.name] = slots

@@ -400,32 +400,6 @@ def test_what_is_met_late_takes_no_shorter_programs():
     assert [(s.span, s.count) for s in adds.stretches("j", 0)] == [((0, 2048), 1)]
 
 
-def test_what_is_met_late_begins_with_the_parts_of_the_other_device():
-    """In two turns, whose parts the other one makes first; where it makes none, they are joined."""
-    plan = plan_of(split_vjp(ops.attention(head_dim=4, causal=True), ["i", "j"])[1])
-    forward = plan_of(split(ops.attention(head_dim=4), ["i", "j"]))
-    assert plan.finishes and not forward.finishes  # whose parts all stay
-
-    def of(layout):
-        return ShardSchedule(plan, {"i": layout, "j": layout}, adds=True, finishes=True)
-
-    both, turns = of(ShardLayout.zigzag(4096, 2)), [(0, 512), (512, 1024)]
-    for rank in range(2):
-        own = [(r.call.spans["j"], r.late) for r in both.runs(rank, rank)]
-        assert own == [((1024, 2048), 0), ((0, 512), 1), ((512, 1024), 2)]
-        assert both.late_spans(rank) == turns
-        assert both.is_finished(rank, 1) and both.is_finished(rank, 2)
-    assert [r.call.spans["j"] for r in both.runs(0, 1)] == [(0, 512), (512, 2048)]
-    assert both.parcels(0, 1) == [*turns, (1024, 2048)]
-    assert both.parcels(1, 0) == [*turns, (1024, 1024)]  # it saw no more
-    apart = of(ShardLayout.even(4096, 2))  # the last device's keys are seen by nobody else
-    assert apart.is_finished(0, 1) and not apart.is_finished(1, 1)
-    assert apart.parcels(0, 1) == [(0, 0), (512, 512), (1024, 1024)]
-    assert of(ShardLayout.even(4096, 4)).turns == 1  # parts of several
-    few = of(ShardLayout.even(200, 2))
-    assert few.late_spans(0) == [] and few.parcels(1, 0) == [(0, 100)]
-
-
 def test_layouts():
     assert ShardLayout.contiguous([3, 0, 2]).pieces == (((0, 3),), ((3, 3),), ((3, 5),))
     assert ShardLayout.even(7, 3).lengths == (2, 2, 3)

@@ -70,33 +70,3 @@ def test_what_stays_is_made_once():
 def test_what_runs_may_change_is_made_in_each(launches, number):
     kernels, rest = kernels_of(["dim", 0, 2], *launches, number=number)
     assert kernels.in_common == () and kernels.adding.bundle.plan.launches == rest
-
-
-@pytest.mark.parametrize("sums, finishes", [(0, True), (1, False)])
-def test_a_kernel_that_begins_with_parts_takes_what_is_in_common(sums, finishes):
-    """Behind these parts, where it is what the local kernel has in common; else there is none."""
-    program = ops.attention(head_dim=4, v_dim=4, dtype="f32")
-    shared = plan_of(split_vjp(program, ["i", "j"])[1])
-    results = [["buffer", n] for n in (1, 2, 3)]
-
-    def plan(taken, rows):
-        arguments = tuple(Argument("tensor", "f32", (None,) * 4, n) for n in taken)
-        buffers = (Buffer("f32", (["dim", 0, 0], ["dim", 0, 1], rows)), *[Buffer("f32", (1,))] * 3)
-        zeros = Launch("zeros", (1,), (results[2], ["value", "i32", 1]))
-        first = Launch("sums", (1,), (["argument", 0], ["buffer", 0]))
-        last = Launch("parts", (1,), (["buffer", 0], *(["argument", k] for k in range(len(taken))),
-                                      *results))  # fmt: skip
-        return Plan("f", arguments, (), buffers, (zeros, first, last), tuple(results))
-
-    own = [a.name for a in shared.arguments]
-    plans = {"local": plan(own, ["dim", 0, 2]),
-             "finish i": plan([*own, "before0", "before1"], ["dim", sums, 2])}  # fmt: skip
-    facts = {"images": [{"target": "sm_90a"}]}
-    kernels = ShardKernels(
-        shared, lambda n: Kernel.of_bundle(Bundle("sm_90a", plans[n], b"", facts), n), "sm_90a"
-    )  # fmt: skip
-    assert kernels.added == (shared.parts[2].name,) and len(kernels.in_common) == 1
-    assert (kernels.finishing is not None) == finishes
-    if finishes:
-        (launch,) = kernels.finishing.bundle.plan.launches
-        assert launch.operands[0] == ["argument", len(own) + 2]
