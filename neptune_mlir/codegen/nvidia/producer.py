@@ -36,10 +36,10 @@ def source_of(forall: Any, put: Any) -> Window:
     return found
 
 
-def streamed_offsets(forall: Any, producer: Any) -> list[tuple[Any, ...]]:
-    """Where the tiles stand that loops of the producer load."""
+def loaded_offsets(forall: Any, producer: Any, streamed: bool) -> list[tuple[Any, ...]]:
+    """Where the tiles stand that loops of the producer load, or those that it loads once."""
     puts = [op for op in nested(producer) if op.name == PUT]
-    found = [source_of(forall, op) for op in puts if op.block != producer]
+    found = [source_of(forall, op) for op in puts if (op.block != producer) == streamed]
     return [
         (*w.offsets, *((*w.pages.at, w.pages.start) if w.pages is not None else ())) for w in found
     ]

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import adds_in_turns
-from neptune_mlir.codegen.nvidia.producer import streamed_offsets
+from neptune_mlir.codegen.nvidia.producer import loaded_offsets
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.tiling.grid_direction import depends_on, runs_upwards
 
@@ -54,7 +54,7 @@ def order_of(kernel: SpecializedWriter) -> LongestFirst | Panels | SideBySide | 
     loads = [
         [any(depends_on(v, variable, kernel.forall) for v in offsets if not isinstance(v, int))
          for variable in (other, last)]
-        for offsets in streamed_offsets(kernel.forall, kernel.producer)
+        for offsets in loaded_offsets(kernel.forall, kernel.producer, streamed=True)
     ]  # fmt: skip
     return Panels(kernel) if [True, False] in loads and [False, True] in loads else None
 

@@ -10,11 +10,12 @@ those launches ask for 128 bytes (`runtime.plan`, `narrow`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.tiles import is_inside
-from neptune_mlir.codegen.nvidia.producer import streamed_offsets
+from neptune_mlir.codegen.nvidia.producer import loaded_offsets
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.tiling.host_plan import fold
 
@@ -28,8 +29,11 @@ def few_readers(kernel: SpecializedWriter) -> Any:
     """Where at most FEW programs read each tile that loops bring, as an expression of the plan."""
     variables = list(kernel.body.arguments)[: len(kernel.bounds)]
     conditions: list[Any] = []
-    for offsets in streamed_offsets(kernel.forall, kernel.producer):
-        used = _variables(offsets, kernel.forall)
+    rows: set[Any] = set()
+    for offsets in loaded_offsets(kernel.forall, kernel.producer, streamed=False):
+        rows |= _variables(offsets, kernel.forall)
+    for offsets in loaded_offsets(kernel.forall, kernel.producer, streamed=True):
+        used = _variables(offsets, kernel.forall, rows)
         readers: Any = 1
         for variable, extent in zip(variables, kernel.signature.extents, strict=True):
             readers = readers if variable in used else fold("mul", extent, readers)
@@ -41,9 +45,10 @@ def few_readers(kernel: SpecializedWriter) -> Any:
     return reduce(lambda a, b: ["and", a, b], conditions) if conditions else 0
 
 
-def _variables(values: tuple[Any, ...], forall: Any) -> set[Any]:
+def _variables(values: tuple[Any, ...], forall: Any, rows: Collection[Any] = ()) -> set[Any]:
     """The variables of the grid that numbers depend on: of a loop's variable those that say where
-    it begins."""
+    it begins, but not those of its `rows`: a mask lets streams begin at the rows of a program, or
+    a sum that programs share, and they overlap."""
     pending = [v for v in values if isinstance(v, ir.Value)]
     seen: set[Any] = set()
     while pending:
@@ -54,7 +59,7 @@ def _variables(values: tuple[Any, ...], forall: Any) -> set[Any]:
         if isinstance(value.owner, ir.Block):
             loop = value.owner.owner.operation
             if loop.name == "scf.for":
-                pending.append(loop.operands[0])
+                seen |= _variables((loop.operands[0],), forall).difference(rows)
             continue
         made = value.owner.operation
         pending += made.operands

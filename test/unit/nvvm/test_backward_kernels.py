@@ -11,10 +11,12 @@ import pytest
 
 import neptune_mlir as neptune
 from neptune_mlir import ops
+from neptune_mlir.dialects.attributes import PLAN
 from neptune_mlir.driver import compiler
 from neptune_mlir.driver.family import chunks_of
 from neptune_mlir.pipelines import common, gpu, nvvm, runner
 from neptune_mlir.pipelines.lowering import RaisedProgram
+from neptune_mlir.runtime.plan import Evaluation, Plan
 from neptune_mlir.targets.nvidia import TARGETS
 from neptune_mlir.transforms.tiling.host_plan import nested_in
 
@@ -133,6 +135,18 @@ def test_groups_that_add_to_one_result_meet_once_an_iteration():
     loops = (str(op) for op in nested_in(module.operation) if op.name == "scf.for")
     meetings = [loop.count("bar.sync 1,") for loop in loops if "wgmma" in loop]
     assert meetings == [1, 1]
+
+
+def test_streams_that_begin_at_rows_of_programs_have_many_readers():
+    """A causal mask lets a stream over queries begin at a program's keys. All programs of earlier
+    keys read the same queries: the second-level cache fetches them as where there is no mask."""
+    module, _ = compiler.lower_text(
+        backward(wrt=["k", "v"], causal=True).to_mlir(), "test", "sm_90a", None, "tile", ""
+    )
+    nvvm.emit_tiles(module, "target", target="sm_90a")
+    launch = Plan.from_json(PLAN.of(module.operation)).launches[-1]
+    few = [Evaluation([[2, 3, n, 64]] * 6, []).of(launch.narrow) for n in (256, 257)]
+    assert few == [True, False]
 
 
 @pytest.mark.parametrize(("options", "one"), [
