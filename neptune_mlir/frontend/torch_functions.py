@@ -71,6 +71,26 @@ def unswapped(torch: Any) -> Iterator[None]:
         setattr(every, name, before)
 
 
+@contextlib.contextmanager
+def unlooked(torch: Any) -> Iterator[None]:
+    """A context in which a transformer's layers do not look whether a mask is the causal one: it
+    hides the same whoever knows that."""
+    layers, name = torch.nn.modules.transformer, "_detect_is_causal_mask"
+    before = getattr(layers, name, None)  # a detail of torch's
+    if before is None:
+        yield
+        return
+
+    def asked(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+        return bool(is_causal)
+
+    setattr(layers, name, asked)
+    try:
+        yield
+    finally:
+        setattr(layers, name, before)
+
+
 def _gaussian_likelihood(
     torch: Any, input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",
