@@ -104,6 +104,8 @@ def _quantised(
     if zero and zero not in w.types:
         return None
     kind = w.types[zero][0] if zero else given.get("output_dtype") or TensorProto.UINT8
+    if kind == TensorProto.UINT16:  # torch-mlir dies of it
+        raise InputError("'QuantizeLinear' to 16 bits without a sign has no lowering", loc=w.place)
     if kind not in (TensorProto.INT8, TensorProto.UINT8):  # torch-mlir casts to no 16 bits
         return None
     if given.get("block_size"):
