@@ -11,7 +11,13 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from neptune_mlir.frontend import torch_groups, torch_images, torch_loops, torch_series
+from neptune_mlir.frontend import (
+    torch_groups,
+    torch_images,
+    torch_linalg,
+    torch_loops,
+    torch_series,
+)
 
 
 def instead(torch: Any) -> Any:
@@ -24,7 +30,7 @@ def instead(torch: Any) -> Any:
         torch.corrcoef: _correlation, torch.Tensor.corrcoef: _correlation,
         getattr(torch.nn.functional, "linear_cross_entropy", None): _linear_cross_entropy,
         **torch_groups.functions(torch), **torch_loops.functions(torch),
-        **torch_series.functions(torch),
+        **torch_series.functions(torch), **torch_linalg.functions(torch),
     }  # fmt: skip
 
     class Instead(torch.overrides.TorchFunctionMode):
@@ -69,6 +75,26 @@ def unswapped(torch: Any) -> Iterator[None]:
         yield
     finally:
         setattr(every, name, before)
+
+
+@contextlib.contextmanager
+def unlooked(torch: Any) -> Iterator[None]:
+    """A context in which a transformer's layers do not look whether a mask is the causal one: it
+    hides the same whoever knows that."""
+    layers, name = torch.nn.modules.transformer, "_detect_is_causal_mask"
+    before = getattr(layers, name, None)  # a detail of torch's
+    if before is None:
+        yield
+        return
+
+    def asked(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+        return bool(is_causal)
+
+    setattr(layers, name, asked)
+    try:
+        yield
+    finally:
+        setattr(layers, name, before)
 
 
 def _gaussian_likelihood(

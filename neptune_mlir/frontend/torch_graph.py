@@ -27,7 +27,7 @@ _OTHER_RANK = {"aten::unsqueeze", "aten::squeeze"}  # a dimension of theirs name
 def prepare(torch: Any, exported: Any) -> Any:
     """An exported program in operations that torch-mlir lowers well."""
     torch_branches.compute_both(torch, exported)
-    torch_complex.take_apart(torch, exported)
+    exported = torch_complex.take_apart(torch, exported)
     _refuse_complex_ends(torch, exported)
     exported = exported.run_decompositions(decompositions(torch))
     _list_results_alone(torch, exported)

@@ -19,6 +19,7 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         "col2im.default": bound(_folded, torch),
         "max_unpool2d.default": lambda x, at, size: _unpooled(x, at, size),
         "max_unpool3d.default": lambda x, at, size, stride, padding: _unpooled(x, at, size),
+        "_adaptive_avg_pool3d.default": bound(_means_of_parts, torch),
         "fractional_max_pool2d.default": bound(_fractional, torch),
         "fractional_max_pool3d.default": bound(_fractional, torch),
     }
@@ -69,6 +70,30 @@ def _folded(
     seen = inside[0][:, :, None, None] & inside[1]
     made = torch.where(seen, found, 0.0).sum((3, 5)).to(x.dtype)
     return made if x.dim() == 3 else made.squeeze(0)
+
+
+def _means_of_parts(torch: Any, x: Any, size: Sequence[int]) -> Any:
+    """Means of so many parts along each dimension, which may overlap."""
+    extents = x.shape[-len(size) :]
+    if not all(isinstance(n, int) for n in extents):
+        return NotImplemented
+    made = x.float() if x.element_size() < 4 else x
+    for k, (n, m) in enumerate(zip(extents, size, strict=True)):
+        dim = x.dim() - len(size) + k
+        if n % m == 0:
+            made = made.unflatten(dim, (m, n // m)).mean(dim + 1)
+            continue
+        at = torch.arange(m, device=x.device)
+        first, end = at * n // m, -(-(at + 1) * n // m)
+        widest = max(-(-(j + 1) * n // m) - j * n // m for j in range(m))
+        inside = first.unsqueeze(1) + torch.arange(widest, device=x.device)
+        behind = [1] * (x.dim() - 1 - dim)
+        seen = (inside < end.unsqueeze(1)).reshape([m, widest, *behind])
+        parts = made.index_select(dim, inside.clamp(max=n - 1).reshape(-1))
+        parts = torch.where(seen, parts.unflatten(dim, (m, widest)), 0.0)
+        count = (end - first).to(made.dtype).reshape([m, *behind])
+        made = parts.sum(dim + 1) / count
+    return made.to(x.dtype)
 
 
 def _unpooled(x: Any, at: Any, size: Sequence[int]) -> Any:

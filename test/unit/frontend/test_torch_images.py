@@ -38,6 +38,13 @@ def test_pools_that_random_numbers_place(rank):
         assert torch.equal(a, b)
 
 
+def test_means_of_parts():
+    x = torch.randn(2, 3, 6, 7, 5)
+    for size in ((1, 2, 2), (4, 3, 5), (6, 9, 1)):
+        got = OURS["_adaptive_avg_pool3d.default"](x, size)
+        torch.testing.assert_close(got, F.adaptive_avg_pool3d(x, size))
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialiased(mode):
     x = torch.randn(1, 2, 21, 16)
