@@ -162,7 +162,7 @@ UNSPECIALIZED = Mark(
 TURNS = Mark(
     "turns", MARK, "scf.forall", "consumers start their matmuls one after another (ping-pong)",
     writers=("transforms.hopper.specialize_warps",),
-    readers=("codegen.nvidia.specialized", _PIPELINE),
+    readers=("codegen.nvidia.groups.idle", "codegen.nvidia.specialized", _PIPELINE),
 )  # fmt: skip
 RESIDENT = Mark(
     "resident", MARK, "scf.forall", "blocks stay and take programs from a queue (persistent)",

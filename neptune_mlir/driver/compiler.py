@@ -28,7 +28,6 @@ from neptune_mlir.pipelines.lowering import (
     COMMON_LEVELS,
     Lowering,
     RaisedProgram,
-    count,
     name_chip,
     steps_to_tiles,
 )
@@ -323,20 +322,6 @@ def text_after(
         return str(module)
 
 
-# linalg.softmax has no loops of its own; upstream decomposes it, which only a script can ask for
-_DECOMPOSE = """
-module attributes {transform.with_named_sequence} {
-  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.readonly}) {
-    %found = transform.structured.match ops{["linalg.softmax"]} in %module
-        : (!transform.any_op) -> !transform.any_op
-    %parts = transform.structured.decompose_interface %found
-        : (!transform.any_op) -> !transform.any_op
-    transform.yield
-  }
-}
-"""
-
-
 @bindings.exclusive
 def compile_unfused(
     text: str, source: str, entry: str | None, *, vectorize: bool = True, order: int = 0,
@@ -352,8 +337,9 @@ def compile_unfused(
     Raises:
         NeptuneError: the program has no lowering to loops.
     """
-    lowering = Lowering.of_text(text, source)
-    return _through_loops(lowering, source, entry, vectorize, order, hide=hide)
+    from neptune_mlir.driver.as_written import AsWritten
+
+    return AsWritten(text, source, entry).compiled(vectorize=vectorize, order=order, hide=hide)
 
 
 @bindings.exclusive
@@ -373,27 +359,7 @@ def compile_reference(
     Raises:
         NeptuneError: the program has no lowering to loops, or reads floats as bits.
     """
-    lowering = Lowering.of_text(text, source)
-    with bindings.source_name(source):
-        lowering.lift_constants()
-        lowering.run([Step("lower-tm-tensor"), Step("widen-floats")])
-    return _through_loops(lowering, source, entry, False, order, digits, numbered, hide)
+    from neptune_mlir.driver.as_written import AsWritten
 
-
-def _through_loops(
-    lowering: Lowering, source: str, entry: str | None, vectorize: bool, order: int = 0,
-    digits: int = 0, numbered: bool = False, hide: bool = False,
-) -> Any:  # fmt: skip
-    from neptune_mlir.pipelines import cpu
-    from neptune_mlir.runtime.function import FunctionExecutable
-
-    with bindings.source_name(source):
-        lowering.lift_constants()
-        lowering.run([Step("lower-tm-tensor")])
-        if count(lowering.module, "linalg.softmax"):
-            schedules.apply(lowering.module, _DECOMPOSE, {}, "decompose")
-        bundle = cpu.compile_unfused(
-            lowering.module, entry, vectorize=vectorize, order=order, digits=digits,
-            numbered=numbered, hide=hide,
-        )  # fmt: skip
-    return FunctionExecutable(bundle.with_data(lowering.constants))
+    loops = AsWritten(text, source, entry, wide=True)
+    return loops.compiled(order=order, digits=digits, numbered=numbered, hide=hide)

@@ -27,8 +27,9 @@ def three_ways(
     source: Any, entry: str | None, run: Callable[..., Any], unfused: Callable[..., Any], plan: Any
 ) -> tuple[Programs, str]:
     """The program fused, unfused and in float64; why there is no float64, where there is none."""
-    from neptune_mlir.driver.compiler import compile_reference, compile_unfused
+    from neptune_mlir.driver.as_written import AsWritten
 
+    given = source.text, source.name, entry
     arguments = tuple(a.dtype for a in plan.arguments)
     results = tuple(result_dtype(plan, k) for k in range(len(plan.results)))
 
@@ -43,20 +44,20 @@ def three_ways(
         return call
 
     try:
-        reference = compile_reference(source.text, source.name, entry)
+        in_float64 = AsWritten(*given, wide=True)
+        reference = in_float64.compiled()
     except NeptuneError as error:
         same = native(unfused)
         return Programs(native(run), same, same, arguments, results), error.message
     exponents = _exponents(source, entry)
+    written = functools.cache(lambda: AsWritten(*given))
 
     def programs(hide: bool) -> Programs:
         """`hide`: where 0 times anything is 0."""
 
         @functools.cache
         def wide(**options: Any) -> Callable[..., Any]:
-            made: Callable[..., Any] = compile_reference(
-                source.text, source.name, entry, hide=hide, **options
-            )
+            made: Callable[..., Any] = in_float64.compiled(hide=hide, **options)
             return made
 
         def exact(values: Sequence[Any]) -> list[Any]:
@@ -71,8 +72,7 @@ def three_ways(
 
         @functools.cache
         def reordered(order: int) -> Callable[[Sequence[Any]], list[Any]]:
-            options = {"vectorize": False, "order": order, "hide": hide}
-            return native(compile_unfused(source.text, source.name, entry, **options))
+            return native(written().compiled(order=order, hide=hide))
 
         return Programs(
             native(run), reordered(0) if hide else native(unfused), exact, arguments, results,

@@ -241,7 +241,7 @@ def _as_module(torch: Any, program: Callable[..., Any]) -> Any:
         def forward(self, *args: Any) -> Any:
             with (
                 torch_functions.instead(torch), torch_functions.unchecked(torch),
-                torch_functions.unswapped(torch),
+                torch_functions.unswapped(torch), torch_functions.unlooked(torch),
             ):  # fmt: skip
                 return self.program(*args)
 

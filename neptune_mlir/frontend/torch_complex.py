@@ -16,15 +16,29 @@ from typing import Any
 
 WHOLE = 128  # elements that a transform sums up at once; more are rows of rows, where they divide
 # of which torch has no rule
-MOVES = "roll", "unfold", "tril", "triu", "unbind", "im2col", "lift_fresh_copy"
+MOVES = (
+    "roll", "unfold", "tril", "triu", "unbind", "im2col", "lift_fresh_copy", "index_put", "scatter",
+)  # fmt: skip
 
 
-def take_apart(torch: Any, exported: Any) -> None:
-    """Let an exported program compute without complex numbers. It stays as it is where it has none,
-    where this torch cannot, and where an argument or a result is complex."""
+def take_apart(torch: Any, exported: Any) -> Any:
+    """An exported program that computes without complex numbers. It stays as it is where it has
+    none, where this torch cannot, and where an argument or a result is complex."""
+    if not any(_is_complex(torch, node) for node in exported.graph.nodes):
+        return exported
+    if any(_is_complex(torch, node) and _writes(node) for node in exported.graph.nodes):
+        exported = exported.run_decompositions({})  # torch's rules copy what they take a part of
+    _replace_pairs(torch, exported)
+    return exported
+
+
+def _writes(node: Any) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def _replace_pairs(torch: Any, exported: Any) -> None:
     graph = exported.graph
-    if not any(_is_complex(torch, node) for node in graph.nodes):
-        return
     signature = exported.graph_signature
     held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers,
             **signature.inputs_to_lifted_tensor_constants}  # fmt: skip
@@ -40,7 +54,10 @@ def take_apart(torch: Any, exported: Any) -> None:
     for name in apart.values():  # what a module holds: pairs in the last dimension
         for kept in (exported.state_dict, exported.constants):
             if name in kept:
-                kept[name] = torch.view_as_real(kept[name].detach().resolve_conj()).contiguous()
+                held = kept[name]
+                both = torch.view_as_real(held.detach().resolve_conj()).contiguous()
+                named = isinstance(held, torch.nn.Parameter)  # torch asks whether it is one still
+                kept[name] = torch.nn.Parameter(both, held.requires_grad) if named else both
     for node in apart:
         node.meta["val"] = torch.view_as_real(node.meta["val"])
         node.meta.pop("tensor_meta", None)
@@ -232,9 +249,12 @@ def _spectrogram(
     return made.transpose(-1, -2) if return_complex else torch.view_as_real(made.transpose(-1, -2))
 
 
-def _by_parts(pair: Any, function: Any, x: Any, *given: Any, **named: Any) -> Any:
+def _by_parts(pair: Any, function: Any, *given: Any, **named: Any) -> Any:
     """What only moves elements."""
-    parts = function(x.re, *given, **named), function(x.im, *given, **named)
+    parts = tuple(
+        function(*(getattr(x, part) if isinstance(x, pair) else x for x in given), **named)
+        for part in ("re", "im")
+    )
     if isinstance(parts[0], (tuple, list)):
         return [pair(re, im) for re, im in zip(*parts, strict=True)]
     return pair(*parts)

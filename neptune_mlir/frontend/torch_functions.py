@@ -11,18 +11,20 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from neptune_mlir.frontend import torch_groups, torch_loops
+from neptune_mlir.frontend import torch_groups, torch_images, torch_loops, torch_series
 
 
 def instead(torch: Any) -> Any:
     """A context in which a program calls ours for these functions."""
     ours: dict[Any, Callable[..., Any]] = {
         torch.nn.functional.gaussian_nll_loss: _gaussian_likelihood,
+        torch.nn.functional.interpolate: torch_images.resized,
         torch.narrow: _narrow, torch.Tensor.narrow: _narrow,
         torch.cov: _covariance, torch.Tensor.cov: _covariance,
         torch.corrcoef: _correlation, torch.Tensor.corrcoef: _correlation,
         getattr(torch.nn.functional, "linear_cross_entropy", None): _linear_cross_entropy,
         **torch_groups.functions(torch), **torch_loops.functions(torch),
+        **torch_series.functions(torch),
     }  # fmt: skip
 
     class Instead(torch.overrides.TorchFunctionMode):
@@ -67,6 +69,26 @@ def unswapped(torch: Any) -> Iterator[None]:
         yield
     finally:
         setattr(every, name, before)
+
+
+@contextlib.contextmanager
+def unlooked(torch: Any) -> Iterator[None]:
+    """A context in which a transformer's layers do not look whether a mask is the causal one: it
+    hides the same whoever knows that."""
+    layers, name = torch.nn.modules.transformer, "_detect_is_causal_mask"
+    before = getattr(layers, name, None)  # a detail of torch's
+    if before is None:
+        yield
+        return
+
+    def asked(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+        return bool(is_causal)
+
+    setattr(layers, name, asked)
+    try:
+        yield
+    finally:
+        setattr(layers, name, before)
 
 
 def _gaussian_likelihood(

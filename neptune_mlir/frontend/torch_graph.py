@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from neptune_mlir.errors import InputError
-from neptune_mlir.frontend import torch_complex, torch_integers, torch_narrow
+from neptune_mlir.frontend import (
+    torch_branches,
+    torch_complex,
+    torch_integers,
+    torch_narrow,
+    torch_scatters,
+)
 from neptune_mlir.frontend.torch_ops import decompositions
 
 _WRAPPER = "neptune_mlir/frontend/from_torch.py"  # whose module calls what is imported
@@ -20,7 +26,8 @@ _OTHER_RANK = {"aten::unsqueeze", "aten::squeeze"}  # a dimension of theirs name
 
 def prepare(torch: Any, exported: Any) -> Any:
     """An exported program in operations that torch-mlir lowers well."""
-    torch_complex.take_apart(torch, exported)
+    torch_branches.compute_both(torch, exported)
+    exported = torch_complex.take_apart(torch, exported)
     _refuse_complex_ends(torch, exported)
     exported = exported.run_decompositions(decompositions(torch))
     _list_results_alone(torch, exported)
@@ -34,6 +41,7 @@ def prepare(torch: Any, exported: Any) -> Any:
         _compute_no_empty(torch, graph)
         _give_dimensions(torch, graph)
         _count_from_first(torch, graph)
+        torch_scatters.count_from_first(torch, graph)
         _Uniform(torch, graph).fold()
         _keep_one_line(graph)
     _hold_all_buffers(exported)

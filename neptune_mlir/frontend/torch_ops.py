@@ -14,6 +14,7 @@ from typing import Any
 from neptune_mlir.frontend import (
     torch_extrema,
     torch_groups,
+    torch_images,
     torch_layout,
     torch_scatters,
     torch_special,
@@ -77,7 +78,8 @@ def decompositions(torch: Any) -> dict[Any, Callable[..., Any]]:
           for name in ("div.Tensor", "div.Scalar")),
         ("floor_divide.default", lambda x, y: _whole_quotient(torch, x, y, rounding_mode="floor")),
         *torch_extrema.functions(torch).items(), *torch_scatters.functions(torch).items(),
-        *torch_special.functions(torch).items(), *torch_layout.functions(torch, table).items(),
+        *torch_images.functions(torch).items(), *torch_special.functions(torch).items(),
+        *torch_layout.functions(torch, table).items(),
     )  # fmt: skip
     for name, function in ours:
         packet, _, overload = name.partition(".")

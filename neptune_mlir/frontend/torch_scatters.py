@@ -76,7 +76,7 @@ def _index_put(
     positions, what each slice gets of all updates, where these are few."""
     given = [k for k, index in enumerate(indices) if index is not None]
     if all(indices[k].dtype in (torch.int32, torch.int64) for k in given):
-        return _put_at(torch, x, indices, values, accumulate)
+        return _put_at(torch, x, indices, given, values, accumulate)
     if len(given) != 1 or indices[given[0]].dtype is not torch.bool:
         return NotImplemented
     before, mask = given[0], indices[given[0]]
@@ -96,30 +96,34 @@ def _index_put(
 
 
 def _put_at(
-    torch: Any, x: Any, indices: Sequence[Any], values: Any, accumulate: bool
+    torch: Any, x: Any, indices: Sequence[Any], given: Sequence[int], values: Any, accumulate: bool
 ) -> Any:  # fmt: skip
-    """At positions along dimensions that stand together: as positions along one."""
-    given = [k for k, index in enumerate(indices) if index is not None]
+    """At positions along some dimensions, as positions along one."""
     first, count = given[0], len(given)
+    if list(given) != [*range(first, first + count)]:  # what they index comes first, as of values
+        order = [*given, *(k for k in range(x.dim()) if k not in given)]
+        moved = [indices[k] for k in given]
+        made = _put_at(torch, x.permute(order), moved, range(count), values, accumulate)
+        return made.permute([order.index(k) for k in range(x.dim())])
     places = torch.broadcast_tensors(*(indices[k] for k in given))
-    known = all(isinstance(n, int) for n in (*x.shape, *places[0].shape, *values.shape))
-    if not known or given != [*range(first, first + count)]:
-        return NotImplemented
     place = _in_one(torch, x, dict(zip(given, places, strict=True))).reshape(-1)
     rows = x.flatten(first, first + count - 1)
-    most = rows.shape[first]
-    if not 0 < most * place.shape[0] <= PAIRS:
-        return NotImplemented
-    before, behind = x.shape[:first], x.shape[first + count :]
-    values = values.to(x.dtype).expand([*before, *places[0].shape, *behind])
-    values = values.reshape([*before, place.shape[0], *behind])
+    before, behind = list(x.shape[:first]), list(x.shape[first + count :])
+    source = values.to(x.dtype).expand([*before, *places[0].shape, *behind])
+    source = source.reshape([*before, -1, *behind])
+    most, known = rows.shape[first], (*x.shape, *place.shape)
+    if not all(isinstance(n, int) for n in known) or not 0 < most * place.shape[0] <= PAIRS:
+        if count == 1:  # a loop, or refused
+            return NotImplemented
+        at = [None] * first + [place]
+        return torch.ops.aten.index_put(rows, at, source, accumulate).reshape(x.shape)
     if accumulate:
-        return _along(torch, rows, first, place, values, "sum").reshape(x.shape)
+        return _along(torch, rows, first, place, source, "sum").reshape(x.shape)
     hit = place == torch.arange(most, device=x.device)[:, None]
     at = torch.arange(place.shape[0], device=x.device)
     last = torch.where(hit, at, 0).amax(1)
     some = hit.any(1).reshape([most] + [1] * len(behind))
-    return torch.where(some, values.index_select(first, last), rows).reshape(x.shape)
+    return torch.where(some, source.index_select(first, last), rows).reshape(x.shape)
 
 
 def _in_one(torch: Any, x: Any, places: dict[int, Any]) -> Any:
@@ -129,6 +133,37 @@ def _in_one(torch: Any, x: Any, places: dict[int, Any]) -> Any:
         at, n = at.to(torch.int64), x.shape[k]
         found = found * n + torch.where(at < 0, at + n, at)
     return found
+
+
+def count_from_first(torch: Any, graph: Any) -> None:
+    """Positions of what is put somewhere are counted from the first: torch-mlir takes negative ones
+    for places before the tensor, which change nothing."""
+    aten = torch.ops.aten
+    for node in list(graph.nodes):
+        if node.target is not aten.index_put.default:
+            continue
+        extents = node.args[0].meta["val"].shape
+        at = list(node.args[1])
+        for k, index in enumerate(at):
+            if index is None or not isinstance(extents[k], int):
+                continue
+            value = index.meta["val"]
+            if value.dtype in (torch.int32, torch.int64):
+                with graph.inserting_before(node), value.fake_mode:
+                    at[k] = _from_first(torch, graph, index, extents[k])
+        node.update_arg(1, at)
+
+
+def _from_first(torch: Any, graph: Any, index: Any, extent: int) -> Any:
+    def call(function: Any, *given: Any) -> Any:
+        made = graph.call_function(function, given)
+        values = [x.meta["val"] if isinstance(x, torch.fx.Node) else x for x in given]
+        made.meta = {"val": function(*values)}
+        return made
+
+    aten = torch.ops.aten
+    below = call(aten.lt.Scalar, index, 0)
+    return call(aten.where.self, below, call(aten.add.Scalar, index, extent), index)
 
 
 def _looked_up(torch: Any, x: Any, indices: Sequence[Any]) -> Any:

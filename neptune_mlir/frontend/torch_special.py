@@ -15,6 +15,7 @@ from neptune_mlir.algebra.special_functions import (
     inverse_of_erf_by_x,
     logarithm_of_gamma,
     polynomial,
+    quantile_of_normal,
 )
 
 # of 1/(1 + x/2): the logarithm of erfc(x) exp(x^2) (1 + x/2)
@@ -54,6 +55,7 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         "adaptive_max_pool2d.default": bound(_largest_of_windows, torch),
         "linalg_solve_triangular.default": bound(_solved, torch),
         "erfinv.default": bound(_inverse_error, torch),
+        "special_ndtri.default": bound(_of_wide, torch, quantile_of_normal),
         "signbit.default": _has_sign,
         "copysign.Tensor": bound(_with_sign, torch), "copysign.Scalar": bound(_with_sign, torch),
     }

@@ -101,7 +101,7 @@ FROM_TILES = (
 )
 
 # a program level function, unfused: upstream's own loops, for comparison
-UNFUSED = (
+TO_LOOPS = (
     Step("expand-calls"),
     Step("convert-elementwise-to-linalg"),
     Step("lower-to-linalg"),
@@ -119,6 +119,8 @@ UNFUSED = (
     Step("convert-bufferization-to-memref"),
     Step("copies-to-linalg"),
     Step("convert-linalg-to-loops"),
+)
+FROM_LOOPS = (
     Step("hide-zeros"),
     Step("reorder-sums"),
     Step("round-floats"),
@@ -190,43 +192,50 @@ def steps_of(module: Any, target: str, entry: str = "") -> list[Step]:
     return _steps(module, FROM_TILES, host(), entry)
 
 
-def compile_unfused(
-    module: Any,
-    entry: str | None = None,
-    target: CpuTarget | None = None,
-    *,
-    vectorize: bool = True,
-    order: int = 0,
-    digits: int = 0,
-    numbered: bool = False,
-    hide: bool = False,
-) -> Bundle:
-    """A function in `linalg` or unfused nests through upstream's loops (changes `module`); run
-    the bundle with `runtime.function.FunctionExecutable`. `order`: of sums (`reorder-sums`).
-    `digits`, `numbered`: of floats (`round-floats`). `hide`: whether 0 times anything is 0
-    (`hide-zeros`)."""
-    target = target or host()
-    function = _entry(module, entry)
-    with module.context, ir.Location.unknown():
-        function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
-    results, held = function.type.results, constants_of(function)
-    inputs = function.type.inputs[: len(function.arguments) - len(held)]
-    constants = tuple(
-        Constant(str(value.type.element_type), tuple(value.type.shape), digest)
-        for value, digest in held.items()
-    )
-    plan = Plan(function.name.value, tuple(map(_argument, inputs, range(len(inputs)))), (), (), (),
-                (), constants=constants)  # fmt: skip
-    facts = {
-        "results": [
-            [str(t.element_type), t.rank] if isinstance(t, ir.RankedTensorType) else [str(t), None]
-            for t in results
-        ],
-        "numbered": numbered,
-    }
-    _keep_arguments(module)
-    run(module, _steps(module, UNFUSED, target, None, order, digits, numbered, hide))
-    return Bundle("cpu-function", plan, _object(module, target, vectorize=vectorize)(), facts)
+class Unfused:
+    """A function in `linalg` or unfused nests through upstream's loops (changes `module`). It is
+    lowered to these once, and compiled from there in each of several ways."""
+
+    def __init__(self, module: Any, entry: str | None = None, target: CpuTarget | None = None):
+        self._module, self._target = module, target or host()
+        function = _entry(module, entry)
+        with module.context, ir.Location.unknown():
+            function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+        self._results, held = function.type.results, constants_of(function)
+        inputs = function.type.inputs[: len(function.arguments) - len(held)]
+        constants = tuple(
+            Constant(str(value.type.element_type), tuple(value.type.shape), digest)
+            for value, digest in held.items()
+        )
+        self._plan = Plan(
+            function.name.value, tuple(map(_argument, inputs, range(len(inputs)))), (), (), (), (),
+            constants=constants,
+        )  # fmt: skip
+        _keep_arguments(module)
+        run(module, TO_LOOPS)
+
+    def compiled(
+        self, *, vectorize: bool = True, order: int = 0, digits: int = 0, numbered: bool = False,
+        hide: bool = False,
+    ) -> Bundle:  # fmt: skip
+        """A bundle for `runtime.function.FunctionExecutable`. `order`: of sums (`reorder-sums`).
+        `digits`, `numbered`: of floats (`round-floats`). `hide`: whether 0 times anything is 0
+        (`hide-zeros`)."""
+        facts = {
+            "results": [
+                [str(t.element_type), t.rank] if isinstance(t, ir.RankedTensorType)
+                else [str(t), None]
+                for t in self._results
+            ],
+            "numbered": numbered,
+        }  # fmt: skip
+        module = self._module.operation.clone()
+        steps = _steps(module, FROM_LOOPS, self._target, None, order, digits, numbered, hide)
+        if not vectorize:  # LLVM turns loops itself, which is cheap in so little code
+            steps = [step for step in steps if step.name != "rotate-loops"]
+        run(module, steps, [step.name for step in TO_LOOPS])
+        made = _object(module, self._target, vectorize=vectorize)
+        return Bundle("cpu-function", self._plan, made(), facts)
 
 
 def _keep_arguments(module: Any) -> None:

@@ -138,12 +138,12 @@ def test_sequences_that_end_before_others(tmp_path):
         (Node("NonZero", ["x"], ["y"]), "depends on its data"),
         (Node("StringNormalizer", ["x"], ["y"]), "no operator of tensors"),
         (Node("CumSum", ["x", "axis"], ["y"]), "make it a constant"),
-        (Node("Col2Im", ["x", "block", "block"], ["y"]), "lower 'torch.aten.col2im'"),
+        (Node("Col2Im", ["x", "image", "block"], ["y"]), "lower 'torch.aten.col2im'"),
     ],
 )
 def test_refusals(tmp_path, node, says):
     held = {"w": f32(1, 1, 6), "r": f32(1, 1, 1), "l": np.array([1, 2], np.int32),
-            "block": np.array([1, 2])}  # fmt: skip
+            "image": np.array([2048, 1024]), "block": np.array([1, 2])}  # fmt: skip
     given = [helper.make_tensor_value_info("x", 1, [3, 2, 6])]
     given += [helper.make_tensor_value_info("axis", 7, [])] * ("axis" in node.input)
     graph = helper.make_graph(

@@ -298,13 +298,18 @@ class Comparison:
 
     def add_order(self, unfused: Any, exact: Any) -> None:
         """The program as written on the first input, its sums in another order."""
-        self.in_orders.append(self.errors_of(unfused, exact))
+        one, two = (np.asarray(a)[None] for a in (unfused, exact))
+        self.in_orders.append(self.errors_of(one, two)[0])
 
     def errors_of(self, unfused: Any, exact: Any) -> Array:
-        """What the program as written is off by in one run, by row."""
-        of_one = Comparison(self.dtype)
-        of_one.add(unfused, unfused, exact)
-        return of_one._unfused[0] if of_one._unfused else np.zeros(0)
+        """What the program as written is off by in several runs, by run and row: what each of them
+        alone would be in `add_runs`."""
+        unfused, exact = np.asarray(unfused), np.asarray(exact)
+        if self.dtype not in EPSILON or unfused.shape != exact.shape:
+            return np.zeros((len(unfused), 0))
+        with np.errstate(all="ignore"):
+            known = np.isfinite(rounded(exact, self.dtype)) & np.isfinite(unfused)
+            return self._rows(np.where(known, unfused - exact, 0.0))
 
     @_held
     def _by_row(self, of: str) -> Array:

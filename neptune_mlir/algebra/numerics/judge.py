@@ -268,10 +268,9 @@ def _off_in_orders(
     `k`, by run and row. (Rows stay where they are: the error of one is no luck of another.)"""
     comparison = programs.comparisons()[k]
     return [
-        np.stack([
-            comparison.errors_of(there.unfused(inputs)[k], there.exact(inputs)[k])
-            for inputs in many
-        ])
+        comparison.errors_of(*(
+            np.stack([run(inputs)[k] for inputs in many]) for run in (there.unfused, there.exact)
+        ))
         for there in (_in_the_order(programs, way) for way in ways if way.of_extents)
     ]  # fmt: skip
 
@@ -295,10 +294,10 @@ def _turned(programs: Programs, arguments: Sequence[Any]) -> Sequence[Comparison
     if programs.otherwise is None:
         return [None] * len(found)
     fused, exact = programs.fused(arguments), programs.exact(arguments)
-    for number in range(1, ROUNDINGS + 1):
-        written = programs.otherwise(number)(arguments)
-        for comparison, *results in zip(found, fused, written, exact, strict=True):
-            comparison.add(*results)
+    written = [programs.otherwise(number)(arguments) for number in range(1, ROUNDINGS + 1)]
+    for comparison, a, c, *several in zip(found, fused, exact, *written, strict=True):
+        of_all = np.stack(several)
+        comparison.add_runs(*(np.stack([a] * len(written)), of_all, np.stack([c] * len(written))))
     return found
 
 

@@ -181,6 +181,11 @@ class Chip:
         2; None where no instruction takes all numbers."""
         return None
 
+    def inverse_root(self, s: Scalars, x: Any) -> Any:
+        """1 / sqrt(x) (f32) to two units in the last place, of denormal numbers too; None where no
+        instruction takes all numbers."""
+        return None
+
     def reciprocal(self, s: Scalars, x: Any) -> Any:
         """1 / x (f32), right to about a unit in the last place."""
         raise NotImplementedError

@@ -135,6 +135,13 @@ def rough_log(s: Scalars, x: Any) -> Any:
     return found and s.op("arith.mulf", [found, s.constant(1 / LOG2_E, s.f32)], s.f32)
 
 
+def rough_inverse_root(s: Scalars, x: Any) -> Any:
+    """1 / sqrt(x) to two units in the last place, without a branch; None where no instruction is.
+    (A root and its reciprocal are two, with a branch each for numbers that are not normal: rows of
+    a thread would wait for each other.)"""
+    return s.chip.inverse_root(s, x) if x.type == s.f32 else None
+
+
 def rough_log1p(s: Scalars, x: Any) -> Any:
     """log(1 + x), right to 2^-17."""
     if x.type != s.f32:

@@ -26,11 +26,13 @@ from neptune_mlir.analysis.tiles import (
     is_tensor,
     is_view,
     load_window,
+    nested,
     read_contraction,
     read_generic,
     row_multiple,
     shape_of,
     slice_parts,
+    tuned,
     view_source,
 )
 from neptune_mlir.codegen.gpu.access.shared import SharedTile
@@ -65,6 +67,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import gpu, ir, location_text, scf
 from neptune_mlir.ir.values import defining_op
 
+LOOPS = "scf.for", "scf.while"
 Emitter = Callable[[Any, Any], None]  # of a writer and an op
 
 
@@ -106,6 +109,8 @@ class KernelWriter(KernelFrame):
         symbol = ir.FlatSymbolRefAttr.get(self.chip.shared_symbol(self.signature.name))
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol)
         self.memory = Memory(s, self.threads, smem)
+        self.memory.loops = any(op.name in LOOPS for op in nested(self.body))
+        self.memory.passing = bool(tuned(self.forall, "once", 0))
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.program_position(block)
         given = len(self.meeting.types)

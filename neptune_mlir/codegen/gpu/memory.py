@@ -52,6 +52,7 @@ class Memory(SharedMemory):
     ):
         super().__init__(scalars, threads, smem, meet)
         self.aligned: dict[int, int] = {}  # array -> bytes that its rows must be aligned to
+        self.passing = False  # whether what programs read for themselves alone is read no more
         self.looked = LookedUp()
 
     def load_one(self, array: Array, position: Sequence[Index]) -> Any:
@@ -127,15 +128,24 @@ class Memory(SharedMemory):
         vector = self.access_of(array, window, layout)
         along = guarded.guarded(self, array, window, layout)
         if along is not None:
-            yield from guarded.load(self, array, window, layout, vector, along)
+            passing = self._passes(array, window, vector)
+            yield from guarded.load(self, array, window, layout, vector, along, passing)
             return
-        size, register = element_bytes(array.dtype) * vector, itertools.count()
+        size, register = element_bytes(array.dtype), itertools.count()
+        passing = self._passes(array, window, vector)
         for inside, pointer in addresses(self, array, window, layout, vector, self.threads):
-            wide = self.load_element(pointer, self.wide(array.dtype, vector), size)
-            for value in [wide] if vector == 1 else self.unpack(wide, vector, kind):
+            access = guarded.GuardedAccess(pointer, None, 0, passing)
+            for value in guarded.load_at(self, access, kind, size, vector):
                 value = self.from_memory(value, array.dtype)
                 missing = next(register) in layout.missing
                 yield value if missing else s.select(inside, value, s.constant(0, value.type))
+
+    def _passes(self, array: Array, window: Window, vector: int) -> bool:
+        """Whether accesses to what a program has alone pass by the first-level cache: chunks that
+        are read once. (Lines that they took there would keep other loads waiting.)"""
+        own = not all(isinstance(offset, int) for offset in window.offsets)
+        whole = vector * element_bytes(array.dtype) == CHUNK
+        return self.passing and self.s.chip.guards and own and whole
 
     def access_of(self, array: Array, window: Window, layout: Layout) -> int:
         """How many neighbouring elements one access may take."""

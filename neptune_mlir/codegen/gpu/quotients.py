@@ -16,7 +16,7 @@ so that t, at most the quotient, overflows only where that does. A larger diviso
 
 Where few digits will do, q is the quotient: two units in the last place. Divisors that several
 elements share, those of rows, are then scaled in a branch that only threads take whose divisors
-are no normal numbers, or 2^126 and more: a product is left of each quotient.
+are no normal numbers, or 2^126 and more: a product is left of each quotient. Counts need neither.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def rough_quotient(s: Scalars, a: Any, b: Any) -> Any:
     `share_divisors` made, or made now."""
 
     def make() -> Any:
-        scaled, divisor = _scaled(s, a, b, rough=True)
+        scaled, divisor = (a, b) if _is_count(s, b) else _scaled(s, a, b, rough=True)
         return s.op("arith.mulf", [scaled, s.chip.reciprocal(s, divisor)], s.f32)
 
     return s.remember(("quotient", a, b), make)
@@ -73,6 +73,11 @@ def share_divisors(s: Scalars, pairs: Iterable[tuple[Any, Any]]) -> None:
 
 
 def _divide_all(s: Scalars, dividends: Sequence[Any], b: Any) -> None:
+    if _is_count(s, b):
+        inverse = s.chip.reciprocal(s, b)
+        for a in dividends:
+            s.remember(("quotient", a, b), partial(s.op, "arith.mulf", [a, inverse], s.f32))
+        return
     size = [s.op("math.absf", [b], s.f32)]
     usual = s.both(within(s, size, AT_LEAST, LEAST_NORMAL), within(s, size, LESS, 1 / LEAST_NORMAL))
     branch = scf.IfOp(usual, [s.f32] * (len(dividends) + 1), has_else=True)
@@ -92,6 +97,15 @@ def _scaled(s: Scalars, a: Any, b: Any, *, rough: bool = False) -> tuple[Any, An
     normal reciprocal; a quarter of a denormal a loses bits (`rough`: it may)."""
     scale = s.constant(0.25, s.f32) if rough and s.is_at_least_one(b) else _scale(s, b)
     return s.multiply(a, scale), s.op("arith.mulf", [b, scale], s.f32)
+
+
+def _is_count(s: Scalars, b: Any) -> bool:
+    """Whether a number was an integer, perhaps more than 0 by as much, or 1 in place of 0: such as
+    are not 0 have a normal inverse."""
+    made = s.parts(b, "arith.select") or (None, *(s.parts(b, "arith.addf") or ()))
+    if made[1:]:
+        return all(s.constant_of(v) in (0.0, 1.0) or _is_count(s, v) for v in made[1:])
+    return s.parts(b, "arith.sitofp") is not None
 
 
 def _scale(s: Scalars, b: Any) -> Any:

@@ -49,7 +49,14 @@ from neptune_mlir.codegen.gpu.exponentials import (
     precise_exponential,
     unguarded,
 )
-from neptune_mlir.codegen.gpu.functions import erf, rough_log, rough_log1p, rough_tanh, tanh
+from neptune_mlir.codegen.gpu.functions import (
+    erf,
+    rough_inverse_root,
+    rough_log,
+    rough_log1p,
+    rough_tanh,
+    tanh,
+)
 from neptune_mlir.codegen.gpu.quotients import LEAST_NORMAL, quotient, rough_quotient
 from neptune_mlir.dialects.gpu_attributes import PRECISE, ROUGH
 from neptune_mlir.ir.bindings import ir
@@ -562,7 +569,7 @@ _IN_16_BITS = {*_ARITHMETIC, "math.absf", "math.copysign", "math.fma"} - {"arith
 _REWRITES: dict[str, Callable[..., Any]] = {
     "math.exp": exponential, "math.tanh": rough_tanh, "math.erf": erf, "math.sqrt": _square_root,
     "math.exp2": lambda s, x: s.ex2(x) if x.type == s.f32 else None,
-    "math.log": rough_log, "math.log1p": rough_log1p,
+    "math.log": rough_log, "math.log1p": rough_log1p, "math.rsqrt": rough_inverse_root,
     "arith.addf": _add, "arith.mulf": _rough_multiply, "arith.select": _choose,
     "arith.divf": functools.partial(_quotient_by, make=rough_quotient),
     "arith.extf": lambda s, x: s.widened(x) if _has_16_bits(x.type) else None,
@@ -572,6 +579,7 @@ _REWRITES: dict[str, Callable[..., Any]] = {
 _EXACT: dict[str, Callable[..., Any]] = {
     "math.exp": exact_exponential, "math.tanh": tanh,
     "math.log": lambda s, x: None, "math.log1p": lambda s, x: None,
+    "math.rsqrt": lambda s, x: None,
     "arith.mulf": lambda s, a, b: s.multiply(a, b) if a.type == s.f32 else None,
     "arith.divf": functools.partial(_quotient_by, make=quotient),
 }  # fmt: skip

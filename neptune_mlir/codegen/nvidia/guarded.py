@@ -15,6 +15,8 @@ from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.nvidia.hopper import asm
 from neptune_mlir.ir.bindings import ir
 
+PASSING = ".L1::no_allocate"
+
 
 def load(s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]:
     """The registers that `vector` elements of `size` bytes fill, 0 if they do not exist."""
@@ -22,14 +24,18 @@ def load(s: Scalars, access: GuardedAccess, size: int, vector: int) -> list[Any]
     count = max(1, total // WORD)
     zeros = " ".join(f"mov.b{_bits(total)} ${k}, 0;" for k in range(count))
     text = (
-        f"{{ .reg .pred p; setp.gt.s32 p, ${count + 1}, {access.place}; {zeros} "
-        f"@p ld.global{_shape(total)} {_list(0, count)}, [${count}+{access.place * size}]; }}"
+        f"ld.global{PASSING if access.passing else ''}{_shape(total)} {_list(0, count)}, "
+        f"[${count}+{access.place * size}];"
     )
+    if access.left is not None:
+        exists = f"setp.gt.s32 p, ${count + 1}, {access.place};"
+        text = f"{{ .reg .pred p; {exists} {zeros} @p {text} }}"
     kind = ir.IntegerType.get_signless(_bits(total))
     made = kind if count == 1 else ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * count)})>")
     # (`&`: the zeros are written before the address is read)
-    given = ",".join([f"=&{_letter(total)}"] * count + ["l", "r"])
-    loaded = asm(text, given, [access.pointer, access.left], made)
+    operands = [access.pointer, *([] if access.left is None else [access.left])]
+    given = ",".join([f"=&{_letter(total)}"] * count + ["l", "r"][: len(operands)])
+    loaded = asm(text, given, operands, made)
     if count == 1:
         return [loaded]
     places = [ir.DenseI64ArrayAttr.get([k]) for k in range(count)]

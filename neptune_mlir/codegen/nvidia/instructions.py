@@ -193,6 +193,10 @@ class Nvidia(Chip):
         make = partial(asm, "lg2.approx.f32 $0, $1;", "=f,f", [x], s.f32, side_effects=False)
         return s.remember(("lg2", x), make)
 
+    def inverse_root(self, s: Scalars, x: Any) -> Any:
+        make = partial(asm, "rsqrt.approx.f32 $0, $1;", "=f,f", [x], s.f32, side_effects=False)
+        return s.remember(("rsqrt", x), make)
+
     def reciprocal(self, s: Scalars, x: Any) -> Any:
         return s.op("nvvm.rcp.approx.ftz.f", [x], s.f32)
 

@@ -54,7 +54,8 @@ class ProgramQueue:
         self.kernel, self.s, self.counter = kernel, kernel.s, counter
         self.in_order = adds_in_turns(kernel.forall)  # begun by blocks that run
         self.variables = list(kernel.body.arguments)[: len(kernel.bounds)]
-        self.read = _read_by_program(kernel.body, kernel.producer, self.variables)
+        also = [kernel.idle.read] if kernel.idle is not None else []
+        self.read = _read_by_program(kernel.body, kernel.producer, self.variables, also)
         # a program's number, the grid's variables, what is read for these
         self.words = 1 + len(self.variables) + len(self.read)
         self.slots = kernel.memory.take(SLOTS * 4 * self.words)
@@ -205,15 +206,17 @@ class ProgramQueue:
         )  # fmt: skip
 
 
-def _read_by_program(body: Any, producer: Any, variables: Sequence[Any]) -> dict[Any, list[Any]]:
+def _read_by_program(
+    body: Any, producer: Any, variables: Sequence[Any], also: Sequence[Any]
+) -> dict[Any, list[Any]]:
     """The reads of single numbers of 32 bits that stand in a program at the grid's variables alone,
-    and the same reads of its producer: those that have some."""
+    and the same reads of its producer: those that have some, and those of `also`."""
     found = {}
     for op in (x.operation for x in body.operations):
         if op.name == "tensor.extract" and str(op.results[0].type) == "i32":
             _, *at = op.operands
             same = [x.operation for x in producer.operations if _is_same(x.operation, op)]
-            if same and all(v in variables for v in at):
+            if (same or op in also) and all(v in variables for v in at):
                 found[op] = same
     return found
 

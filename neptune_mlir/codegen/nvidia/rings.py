@@ -239,11 +239,17 @@ class Rings:
         kernel, s, tile = self.kernel, self.kernel.s, op.results[0]
         cursor = op.operands[0], _reader(op)
         ring, self.got[tile] = self.rings[cursor[0]], self.take(cursor)
-        slot, parity = self.slot(ring, self.got[tile])
-        hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.full)), parity)
+        slot = self.await_tile(cursor[0], self.got[tile])
         address = kernel.address(s.add(s.mul(slot, ring.slot), ring.offset))
         *rows, columns = shape_of(tile)
         return PanelTile(address, math.prod(rows), columns, element_of(tile), ring.panel)
+
+    def await_tile(self, name: Any, at: Position) -> Any:
+        """Wait for a tile; its slot."""
+        kernel, s, ring = self.kernel, self.kernel.s, self.rings[name]
+        slot, parity = self.slot(ring, at)
+        hopper.wait_barrier(kernel.address(s.add(s.mul(slot, 8), ring.full)), parity)
+        return slot
 
     def pass_by(self, op: Any) -> None:
         """Leave a tile to others."""
@@ -252,24 +258,25 @@ class Rings:
     def release(self, op: Any) -> None:
         """Give a tile's slot back."""
         (tile,) = op.operands
-        self._give_back(defining_op(tile).operands[0], self.got.pop(tile))
+        self.give_back(defining_op(tile).operands[0], self.got.pop(tile))
 
     def release_before(self, op: Any, there: Any) -> None:
         """Give back the slot of the tile before a tile; `there`: whether this loop got it (i1)."""
         (tile,) = op.operands
         name, at = defining_op(tile).operands[0], self.got.pop(tile)
-        self._give_back(name, self._before(name, at), there)
+        self.give_back(name, self._before(name, at), there)
 
     def release_last(self, get: Any, there: Any) -> None:
         """Give back the slot of the last tile that a get in a loop got; `there`: if it got one."""
         name = get.operands[0]
-        self._give_back(name, self._before(name, self.positions[name, _reader(get)]), there)
+        self.give_back(name, self._before(name, self.positions[name, _reader(get)]), there)
 
     def _before(self, name: Any, at: Position) -> Position:
         """A position with the slot of the one before; not its phase, and never negative."""
         return Position(at.base, at.more + self.rings[name].stages - 1)
 
-    def _give_back(self, name: Any, at: Position, there: Any = None) -> None:
+    def give_back(self, name: Any, at: Position, there: Any = None) -> None:
+        """Give back the slot of a tile; `there`: if it was got (i1)."""
         kernel, s, ring = self.kernel, self.kernel.s, self.rings[name]
         slot, _ = self.slot(ring, at)
         together = kernel.target.wave * (1 if ring.by_warps else GROUP)

@@ -35,6 +35,7 @@ from neptune_mlir.codegen.nvidia.group_compute import GroupProducts
 from neptune_mlir.codegen.nvidia.groups.consumers import ConsumerWriter
 from neptune_mlir.codegen.nvidia.groups.exchange import SharedPlaces
 from neptune_mlir.codegen.nvidia.groups.hands import Hands
+from neptune_mlir.codegen.nvidia.groups.idle import IdleGroups
 from neptune_mlir.codegen.nvidia.groups.turns import Turns
 from neptune_mlir.codegen.nvidia.in_two import Counted, InTwo
 from neptune_mlir.codegen.nvidia.instructions import SMEM
@@ -70,6 +71,7 @@ class SpecializedWriter(ConsumerWriter):
         self.producer = producer_of(self.forall).regions[0].blocks[0]
         self.waits_late = False
         self.hands = Hands.of(self)
+        self.idle: IdleGroups | None = None
 
     def write(self) -> None:
         s = self.s = Scalars(self.chip)
@@ -126,6 +128,7 @@ class SpecializedWriter(ConsumerWriter):
         self.order = order_of(self)
         self.program_position(block)
         self._place_rings()
+        self.idle = IdleGroups.of(self)
         if self.resident:
             self.queue = ProgramQueue(self, more[-1])
         with under(s, s.less(self.threads.id, 1)):
@@ -140,6 +143,8 @@ class SpecializedWriter(ConsumerWriter):
     def _consumers_meet(self) -> None:
         hopper.named_barrier(CONSUMER_BARRIER, self.threads.count)
         self.exchange.met()
+        if self.idle is not None:
+            self.idle.met = True
 
     def _roles(self) -> None:
         """The branch of the consumers, and that of the producer."""
@@ -154,7 +159,10 @@ class SpecializedWriter(ConsumerWriter):
             if TURNS.on(self.forall) and self.groups > 1:
                 group = self.products.group
                 self.turns = Turns.begin(s, group, self.groups, self.group_threads)
-            if self.hands is None:
+            if self.idle is not None:
+                idle = self.idle
+                self._programs(lambda: idle.write(self.consume), producing=False)
+            elif self.hands is None:
                 self._programs(self.consume, producing=False)
             else:
                 self.hands.in_roles(lambda: self._programs(self.consume, producing=False))

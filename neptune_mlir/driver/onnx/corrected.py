@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from neptune_mlir.driver.onnx.adjusted import ADJUSTED
+from neptune_mlir.driver.onnx.placed import PLACED
 from neptune_mlir.driver.onnx.sampling import grid, sampled
+from neptune_mlir.driver.onnx.waves import WAVES
 from neptune_mlir.errors import InputError
 
 # what counts of a scale are held in
@@ -76,9 +79,11 @@ def _normalised_by_channel(
 def _dequantised(
     w: Any, inputs: Sequence[str], given: Mapping[str, Any]
 ) -> Sequence[str] | None:  # fmt: skip
-    """Integers less their zero, times a scale: torch-mlir takes unsigned zeros for signed ones.
-    None for scales of blocks, and for what is no integer."""
+    """Integers less their zero, times a scale: torch-mlir takes unsigned zeros for signed ones, and
+    refuses scales of blocks. None for what is no integer."""
     x, scale, zero = inputs[:3]
+    if given.get("block_size"):
+        (scale, zero), given = _of_blocks(w, x, (scale, zero), given), {}
     if not _is_plain(w, x, scale, given) or w.types[x][0] not in _COUNTS:
         return None
     kind = w.types[scale][0]
@@ -93,13 +98,17 @@ def _dequantised(
 def _quantised(
     w: Any, inputs: Sequence[str], given: Mapping[str, Any]
 ) -> Sequence[str] | None:  # fmt: skip
-    """Numbers over a scale as integers, from a zero on: torch-mlir refuses scales of rows. None for
-    scales of blocks, and for what becomes no integer of 8 bits."""
+    """Numbers over a scale as integers, from a zero on: torch-mlir refuses scales of rows, and of
+    blocks. None for what becomes no integer of 8 bits."""
     x, scale, zero = inputs[:3]
-    if not _is_plain(w, x, scale, {"axis": given.get("axis", 1)}) or (zero and zero not in w.types):
+    if zero and zero not in w.types:
         return None
     kind = w.types[zero][0] if zero else given.get("output_dtype") or TensorProto.UINT8
     if kind not in (TensorProto.INT8, TensorProto.UINT8):  # torch-mlir casts to no 16 bits
+        return None
+    if given.get("block_size"):
+        (scale, zero), given = _of_blocks(w, x, (scale, zero), given), {}
+    if not _is_plain(w, x, scale, {"axis": given.get("axis", 1)}):
         return None
     wide = _along(w, w.op("Cast", scale, to=TensorProto.FLOAT), x, scale, given)
     found = w.op("Div", w.op("Cast", x, to=TensorProto.FLOAT), wide)
@@ -438,15 +447,38 @@ def _rounded(w: Any, name: str, zero: str, kind: int) -> str:
     return str(w.op("Cast", w.op("Cast", found, to=TensorProto.INT32), to=kind))
 
 
+def _of_blocks(
+    w: Any, x: str, names: Sequence[str], given: Mapping[str, Any]
+) -> list[str]:  # fmt: skip
+    """What belongs to blocks of elements along an axis, once for each element of x. "" where x is
+    not known, and for what is left out."""
+    shape = w.shape(x) if x in w.types else []
+    axis = given.get("axis", 1) % max(len(shape), 1)
+    if not shape or shape[axis] is None:
+        return [""] * len(names)
+    at = w.constant(np.arange(shape[axis]) // given["block_size"])
+    found = []
+    for name in names:
+        made = w.op("Gather", name, at, axis=axis) if name else ""
+        if name:
+            w.types[made] = (w.types[name][0], shape)
+        found.append(made)
+    return found
+
+
 def _is_plain(w: Any, x: str, scale: str, given: Mapping[str, Any]) -> bool:
-    """Whether a scale is one number, or one for each position along an axis, of its own type."""
-    known = x in w.types and scale in w.types and len(w.shape(scale)) <= 1
+    """Whether a scale is one number, or one for each position along an axis or each element, of its
+    own type."""
+    known = x in w.types and scale in w.types
+    known = known and (len(w.shape(scale)) <= 1 or w.shape(scale) == w.shape(x))
     return known and given.get("output_dtype", w.types[scale][0]) == w.types[scale][0]
 
 
 def _along(w: Any, name: str, x: str, scale: str, given: Mapping[str, Any]) -> str:
     """What belongs to a scale, with dimensions for those of x behind the axis."""
     rank = len(w.shape(x))
+    if len(w.shape(scale)) == rank:
+        return name
     behind = rank - 1 - given.get("axis", 1) % rank if w.shape(scale) else 0
     return str(w.op("Unsqueeze", name, w.constant([*range(1, 1 + behind)])) if behind else name)
 
@@ -465,4 +497,5 @@ CORRECTED: dict[
     "Softsign": _soft_sign,
     "BatchNormalization": _normalised_by_channel,
     "ReverseSequence": _turned_sequences, "BitShift": _shifted,
+    **PLACED, **WAVES, **ADJUSTED,
 }  # fmt: skip

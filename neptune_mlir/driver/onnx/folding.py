@@ -204,7 +204,7 @@ class _Straight:
             made = NodeProto()
             made.CopyFrom(inner)
             made.name = node.name
-            _rename(made, names)
+            renamed(made, names)
             self.nodes.append(made)
         self.changed = True
         return [names.get(x.name, x.name) for x in graph.output]
@@ -228,7 +228,8 @@ class _Straight:
         return held.item() if held.size == 1 else None
 
 
-def _rename(node: NodeProto, names: dict[str, str]) -> None:
+def renamed(node: NodeProto, names: dict[str, str]) -> None:
+    """A node reads and gives values of other names, within its subgraphs, too."""
     for listed in (node.input, node.output):
         changed = [names.get(name, name) for name in listed]
         del listed[:]
@@ -238,7 +239,7 @@ def _rename(node: NodeProto, names: dict[str, str]) -> None:
             hidden = {x.name for x in (*a.g.input, *a.g.initializer)} | _produced(a.g.node)
             own = {old: new for old, new in names.items() if old not in hidden}
             for inner in a.g.node:
-                _rename(inner, own)
+                renamed(inner, own)
             for x in a.g.output:
                 x.name = own.get(x.name, x.name)
 

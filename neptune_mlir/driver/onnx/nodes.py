@@ -16,6 +16,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, inliner, numpy_helper
 
 from neptune_mlir.driver.onnx.corrected import CORRECTED
+from neptune_mlir.driver.onnx.definitions import expanded, having_one
 from neptune_mlir.driver.onnx.folding import folded, straightened
 from neptune_mlir.driver.onnx.masked import selected
 from neptune_mlir.driver.onnx.old import converted
@@ -26,7 +27,9 @@ from neptune_mlir.errors import InputError
 
 RUNTIME = "com.microsoft"  # ONNX Runtime's own operators
 OLDEST = 13  # the operator set from which axes mean what they mean now (Softmax)
-_DEFINITIONS = ("function", "context_dependent_function")
+# what torch-mlir has wrong (infinite with weights of classes; shapes that tensors hold), or
+# looks for within (subgraphs)
+_DEFINED = ["SoftmaxCrossEntropyLoss", "CenterCropPad", "FlexAttention"]
 _WIDE = {TensorProto.FLOAT16, TensorProto.BFLOAT16}  # norms are computed in float32
 
 
@@ -59,8 +62,7 @@ def prepared(model: ModelProto, path: str) -> ModelProto:
     chosen = selected(known, _types(known))
     check(chosen)
     made = simplified(_typed(chosen))
-    # with weights of classes torch-mlir's own form of it is infinite
-    return defined(made, ["SoftmaxCrossEntropyLoss"]) or made
+    return defined(made, _DEFINED) or made
 
 
 def _typed(model: ModelProto) -> ModelProto:
@@ -93,39 +95,12 @@ def _array(node: NodeProto) -> Any:
 def defined(model: ModelProto, names: Collection[str]) -> ModelProto | None:
     """The model with nodes of these operators replaced by ONNX's definitions of them, of all
     operators that have one where no name is given. None where none of them has one."""
-    from onnx import defs
-
-    present = {(n.domain, n.op_type) for n in model.graph.node}
-    wanted = []
-    for domain, name in sorted(present):
-        known = defs.has(name, domain) and defs.get_schema(name, domain)
-        if known and any(getattr(known, f"has_{kind}") for kind in _DEFINITIONS):
-            wanted += [(domain, name)] if not names or name in names else []
-    if not wanted:
+    wanted = having_one(model, names)
+    made = expanded(model, wanted) if wanted else None
+    if made is None:
         return None
-    # The inliner asks for the type of every input, of initializers, too.
-    typed = {x.name for x in (*model.graph.input, *model.graph.value_info)}
-    model.graph.value_info.extend(
-        helper.make_tensor_value_info(x.name, x.data_type, list(x.dims))
-        for x in model.graph.initializer
-        if x.name not in typed
-    )
-    for node in model.graph.node:  # nor does it know defaults of attributes
-        if (node.domain, node.op_type) in wanted:
-            given = {a.name for a in node.attribute}
-            known = defs.get_schema(node.op_type, node.domain).attributes
-            defaults = (a.default_value for a in known.values() if a.name not in given)
-            node.attribute.extend(d for d in defaults if d.type)
-    places = {output: n.name for n in model.graph.node for output in n.output}
-    try:
-        made = inliner.inline_selected_functions(model, wanted, False, True)
-    except Exception:  # it stops at optional inputs that are left out
-        return None
-    place = "?"
-    for node in reversed(made.graph.node):  # a definition's nodes come before its results
-        place = next((places[o] for o in node.output if o in places), place)
-        node.name = place
-    return folded(_typed(made))  # definitions compute shapes
+    # definitions compute shapes, hold loops over steps, and what torch-mlir does not know either
+    return simplified(_typed(straightened(folded(_typed(made)))))
 
 
 class _Nodes:

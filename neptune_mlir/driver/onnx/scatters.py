@@ -13,11 +13,12 @@ from onnx import TensorProto, helper
 
 from neptune_mlir.driver.limits import PAIRS
 
-_JOINED = {"add": ("Sum", "Add"), "max": ("Max", "Max"), "min": ("Min", "Min")}
+_JOINED = {"add": ("Sum", "Add"), "max": ("Max", "Max"), "min": ("Min", "Min"),
+           "mul": ("Prod", "Mul")}  # fmt: skip
 
 
 def elements(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
-    """`ScatterElements` of short rows. None for others, and for products."""
+    """`ScatterElements` of short rows. None for others."""
     data, index, updates = inputs
     if any(name not in w.types for name in inputs):
         return None
@@ -42,8 +43,7 @@ def elements(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequenc
 
 
 def slices(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
-    """`ScatterND` of few places, of which several updates may be for one. None for others, and for
-    products."""
+    """`ScatterND` of few places, of which several updates may be for one. None for others."""
     data, index, updates = inputs
     if any(name not in w.types or None in w.shape(name) for name in inputs):
         return None
@@ -85,7 +85,7 @@ def _neutral(w: Any, data: str, reduction: str) -> float | None:
         return None
     is_float = kind.kind == "f"
     least, most = (-np.inf, np.inf) if is_float else (np.iinfo(kind).min, np.iinfo(kind).max)
-    return {"max": least, "min": most}.get(reduction, 0)
+    return {"max": least, "min": most, "mul": 1}.get(reduction, 0)
 
 
 def _from_end(w: Any, index: str, size: Any) -> str:

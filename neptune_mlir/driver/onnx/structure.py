@@ -21,7 +21,8 @@ _DECIDING = {
     "frame_step", "image_shape", "k", "limit", "num_mel_bins", "output_shape", "pads", "repeats",
     "scales", "shape", "size", "sizes", "split", "start", "starts", "steps", "training_mode",
 }  # fmt: skip
-_OWN = {("ConstantOfShape", "input"), ("TopK", "K"), ("Loop", "M"), ("Loop", "cond")}
+_OWN = {("ConstantOfShape", "input"), ("TopK", "K"), ("Loop", "M"), ("Loop", "cond"),
+        ("Resize", "roi")}  # fmt: skip
 
 
 def check(model: ModelProto) -> None:

@@ -8,8 +8,9 @@ logarithm (which would turn a relative error into an absolute one), needs no bet
 it need a better `tanh` where it caps scores, c tanh(s / c): only differences of scores matter, as
 exponents. So functions are marked `neptune.rough` in such programs: every `math.exp`, and each
 `math.tanh` whose value, times numbers up to `LARGEST`, goes nowhere but into maxima of rows and
-exponentials. Quotients are marked that are two units in the last place off, unless something may
-turn on their last bit: a comparison, or a function that rounds to whole numbers.
+exponentials. Quotients and inverse roots are marked that are two units in the last place off,
+unless something may turn on their last bit: a comparison, or a function that rounds to whole
+numbers.
 
 A logarithm of a bf16 is 0 or at least 2^-9, so one that is off by 2^-22 there is right to 2^-13; it
 is marked where all that becomes of it, times other numbers, is rounded to 16 bits. So is each
@@ -50,8 +51,9 @@ def mark_tolerant(forall: Any) -> None:
         for op in _called(forall, name):
             if (name == "math.log1p" or _is_bf16(op.operands[0])) and _is_rounded(op.results[0]):
                 ROUGH.set(op)
-    names = ("math.exp", "math.tanh", "arith.divf", "arith.mulf")
-    exponentials, tangents, quotients, products = (_called(forall, name) for name in names)
+    names = ("math.exp", "math.tanh", "arith.divf", "arith.mulf", "math.rsqrt")
+    exponentials, tangents, quotients, products, roots = (_called(forall, n) for n in names)
+    quotients += roots
     products = [op for op in products if _is_of_position(op)]
     found = exponentials or tangents or quotients or products
     if not found or not _rounds_to_16_bits(forall.parent):

@@ -16,6 +16,7 @@ from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir.bindings import arith, ir, location_text
 from neptune_mlir.transforms.math import plain_math
 from neptune_mlir.transforms.math.branching import Branching
+from neptune_mlir.transforms.math.doubles import Doubles
 from neptune_mlir.transforms.registry import register
 
 # called by name, because `convert-gpu-to-nvvm` (or `-rocdl`) would call a device library
@@ -89,6 +90,8 @@ def _expand(op: Any) -> list[Any]:
     if plain is not None:
         return plain
     kind, f32 = op.results[0].type, ir.F32Type.get()
+    if isinstance(kind, ir.F64Type) and (made := Doubles().table.get(op.name)) is not None:
+        return [made(*op.operands)]
     functions = Branching(f32, fma=True, scalef=False)
     narrow = (ir.F16Type, ir.BF16Type)
     known = op.name in functions.table or op.name in _SELECTED

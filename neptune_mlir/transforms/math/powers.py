@@ -75,13 +75,13 @@ class Powers(Exponentials, Logarithms):
         rest = self.fma(arith.negf(s), under_low, self.fma(arith.negf(s), under, m))
         s_low = arith.mulf(rest, inverse)
         # log((1 + s)/(1 - s)) = 2 s + s^3 (2/3 + ...); products with what rounding took from them
-        square, square_low = self._product(s, s)
+        square, square_low = self.product(s, s)
         square_low = self.fma(arith.addf(s, s), s_low, square_low)
-        cube, cube_low = self._product(square, s)
+        cube, cube_low = self.product(square, s)
         cube_low = self.fma(square, s_low, self.fma(square_low, s, cube_low))
         first, *rest_of_series = P.LOG_RATIO
         series = arith.mulf(square, self.horner(square, rest_of_series))
-        more, more_low = self._product(cube, self.c(first))
+        more, more_low = self.product(cube, self.c(first))
         more_low = self.fma(cube, series, self.fma(cube_low, self.c(first), more_low))
         low = arith.addf(more_low, self.fma(e, self.c(P.LN2_LOW), arith.addf(s_low, s_low)))
         large, double = arith.mulf(e, self.c(P.LN2_HIGH)), arith.addf(s, s)
@@ -97,7 +97,7 @@ class Powers(Exponentials, Logarithms):
         total = arith.select(self.equal(x, infinity), infinity, total)
         return total, low
 
-    def _product(self, a: Any, b: Any) -> tuple[Any, Any]:
+    def product(self, a: Any, b: Any) -> tuple[Any, Any]:
         product = arith.mulf(a, b)
         return product, self.fma(a, b, arith.negf(product))
 

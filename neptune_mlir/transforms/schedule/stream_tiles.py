@@ -75,6 +75,8 @@ def long_rows(
         ONE_TILE.set(op.operation)
     if elements and streamed and is_read_again(nests, axis):
         note_choices(op.operation, {"ahead": MULTIPROCESSORS})
+    elif elements and streamed:  # what is read once is not kept for others
+        note_choices(op.operation, {"once": 1})
     if elements and beside and streamed and axis == op.axis.value:
         SHORTER.set(op.operation, beside)
     kept = elements in (op.domain[axis], wishes.most) and rows == 1

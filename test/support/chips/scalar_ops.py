@@ -9,6 +9,8 @@ saturate and make 0 of NaN. `test_scalar_ops.py` compares all this with machine 
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -70,11 +72,19 @@ def _odd(x: np.ndarray, inexact: np.ndarray, away: np.ndarray) -> np.ndarray:
 # ---- floats
 
 
+@functools.cache
+def _fma_of_doubles() -> Callable[..., Any]:
+    """C's: no type of NumPy's holds a product of two f64 numbers."""
+    function = ctypes.CDLL(ctypes.util.find_library("m")).fma
+    function.argtypes, function.restype = [ctypes.c_double] * 3, ctypes.c_double
+    return np.frompyfunc(function, 3, 1)
+
+
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:
     """a * b + c, rounded once."""
     with np.errstate(all="ignore"):
         if kind == "f64":
-            raise NotImplementedError("fma on f64")
+            return np.asarray(_fma_of_doubles()(a, b, c), np.float64)
         product, c = a.astype(np.float64) * b, c.astype(np.float64)  # the product is exact
         total = product + c
         part = total - product

@@ -227,9 +227,14 @@ class Block:
             return self._guarded(text, operands, mask)
         if ".relaxed.sys.global" in text:
             return self._trade(text, operands, mask)
+        if text.startswith("ld.global"):
+            return self._loaded(text, operands[0], mask)
         if text.startswith("lg2.approx"):
             with np.errstate(all="ignore"):
                 return np.log2(operands[0].astype(np.float64)).astype(np.float32)
+        if text.startswith("rsqrt.approx"):
+            with np.errstate(all="ignore"):
+                return (1 / np.sqrt(operands[0].astype(np.float64))).astype(np.float32)
         if text.startswith("cvt.rna.tf32"):
             return (operands[0].astype(np.float32).view(np.int32) + 0x1000) & ~0x1FFF
         if text.startswith("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1"):  # the second is above
@@ -297,16 +302,27 @@ class Block:
         pointer, left, *words = operands
         place = int(re.findall(r"setp.gt.s32 p, \$\d+, (\d+);", text)[0])
         moved = int(re.findall(r"\[\$\d+\+(\d+)\]", text)[0])
-        ((count, bits),) = re.findall(r"@p [ls][dt]\.global(?:\.v(\d))?\.b(\d+)", text)
+        if not words:
+            return self._loaded(text, pointer, mask & (left > place))
+        ((count, bits),) = re.findall(r"@p st\.global(?:\.v(\d))?\.b(\d+)", text)
         size, there = int(count or 1) * int(bits) // 8, mask & (left > place)
         at = pointer[there] + moved
         assert (at % size == 0).all(), "misaligned"
         at = at[:, None] + np.arange(size)
-        if words:
-            kind = "i32" if size >= 4 else "i16"
-            raw = np.concatenate([to_bytes(word, kind) for word in words], 1)
-            self.memory.heap[at] = raw[there, :size]
-            return None
+        kind = "i32" if size >= 4 else "i16"
+        raw = np.concatenate([to_bytes(word, kind) for word in words], 1)
+        self.memory.heap[at] = raw[there, :size]
+        return None
+
+    def _loaded(self, text: str, pointer: np.ndarray, there: np.ndarray) -> Any:
+        """What threads load, 0 in the others."""
+        moved = int(re.findall(r"\[\$\d+\+(\d+)\]", text)[0])
+        found = re.findall(r"ld\.global(?:\.L1::no_allocate)?(?:\.v(\d))?\.b(\d+)", text)
+        ((count, bits),) = found
+        size = int(count or 1) * int(bits) // 8
+        at = pointer[there] + moved
+        assert (at % size == 0).all(), "misaligned"
+        at = at[:, None] + np.arange(size)
         raw = np.zeros((self.threads, max(size, 2)), np.uint8)
         raw[there, :size] = self.memory.heap[at]
         if size <= 4:

@@ -29,20 +29,24 @@ from neptune_mlir.codegen.nvidia.adder import FIRST_BARRIER
 from neptune_mlir.codegen.nvidia.groups.hands import FREE
 from support.chips import simt
 from support.chips.simt_fragments import GROUP, column_of, from_words, row_of, tf32
-from support.chips.simt_ops import Body, Kernel, Op
+from support.chips.simt_ops import Kernel, Op
 from support.chips.simt_parts import (
+    ASM,
     ROW,
     Barrier,
     Launch,
     Maps,
     Producer,
     TensorMap,
+    is_producer,
     swizzle,
     swizzled,
+    takes,
+    text_of,
+    waits,
 )
 from support.chips.simt_words import Words
 
-ASM = "llvm.inline_asm"
 DEEP = {"tf32": 8, "e4m3": 32}  # columns of a factor in 32 bytes, where they are not 16
 
 
@@ -70,6 +74,7 @@ class HopperBlock(Words, simt.Block):
         self.adding = False
         self.taker: Any = None  # groups that take what the first one makes: a role of their own
         self.taking = False
+        self.idle = 0  # times that groups of warps had no rows
         self.come: dict[int, int] = {}  # threads at named barriers
         # of each warp's products that were not waited for: first and last byte of what they read
         self._reads: list[tuple[int, int]] = []
@@ -133,10 +138,13 @@ class HopperBlock(Words, simt.Block):
             self.adder = Producer(lambda: self.run(op.regions[0], mask & operands[0]) and None)
             self._let_adder_go_on()
             return None
-        if len(op.regions) == 2 and not self.producing and self._takes(op.regions[1]):
+        if len(op.regions) == 2 and not self.producing and takes(op.regions[1]):
             self._part_groups(op, operands[0], mask)
             return None
-        if len(op.regions) < 2 or not self._is_producer(op.regions[1]):
+        if len(op.regions) < 2 or not is_producer(op.regions[1]):
+            sides = mask & operands[0], mask & ~operands[0]
+            if not self.producing and all(map(np.any, sides)) and all(map(waits, op.regions)):
+                return self._leave_idle(op, *sides)
             return super()._scf_if(op, operands, mask)
         consumers, producer = op.regions
         there = mask & ~operands[0]
@@ -163,10 +171,17 @@ class HopperBlock(Words, simt.Block):
         self._let_taker_go_on()
         self.taker.end()
 
-    @staticmethod
-    def _takes(body: Body | None) -> bool:
-        begin = () if body is None else [text_of(op) for op in body.ops[:4] if op.name == ASM]
-        return any("bar.arrive $0" in text for text in begin)
+    def _leave_idle(self, op: Op, busy: np.ndarray, idle: np.ndarray) -> Any:
+        """Some groups of warps have nothing to compute, and only give back what is brought."""
+        made: list[Any] = []
+        self.taker = Producer(lambda: made.append(self.run(op.regions[1], idle)))
+        self._let_taker_go_on()
+        made.insert(0, self.run(op.regions[0], busy))
+        self._let_taker_go_on()
+        self.taker.end()
+        self.idle += 1
+        chosen = [np.where(busy, a, b) for a, b in zip(*made, strict=True)]
+        return chosen if len(chosen) > 1 else chosen[0]
 
     def _let_taker_go_on(self) -> None:
         if self.taker is not None and not self.taking:
@@ -184,13 +199,6 @@ class HopperBlock(Words, simt.Block):
             self.producing = True
             self.producer.go_on()
             self.producing = False
-
-    @staticmethod
-    def _is_producer(body: Body | None) -> bool:
-        if body is None or not body.ops:
-            return False
-        first = body.ops[0]
-        return first.name == ASM and "setmaxnreg.dec" in text_of(first)
 
     # ---- inline PTX
 
@@ -380,6 +388,9 @@ class HopperBlock(Words, simt.Block):
                 assert self.come != before, "a barrier that some threads do not reach"
         for number in ours if "sync" in text else ():
             assert self.come.pop(number) == wanted, "threads come twice"
+        if wanted == GROUP and "sync" in text:  # all warps of it
+            for group in set(np.flatnonzero(mask) // GROUP):
+                self.apart[group].clear()
 
     # ---- the copy engine's stores
 
@@ -542,11 +553,9 @@ class HopperBlock(Words, simt.Block):
         return list(operands)
 
 
-def text_of(op: Op) -> str:
-    return str(op.attributes["asm_string"])
-
-
 # by what the text of the inline PTX has, the first that fits
+
+
 INSTRUCTIONS: dict[str, Callable[..., Any]] = {
     "wgmma.mma_async": HopperBlock._multiply,
     "wgmma.wait_group": HopperBlock._await_products,

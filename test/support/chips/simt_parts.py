@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from support.chips import simt
+from support.chips.simt_ops import Body, Op
 
+ASM = "llvm.inline_asm"
 ROW = 128  # bytes of a swizzled row: 8 chunks of 16 bytes
 
 
@@ -153,6 +155,31 @@ class Producer:
     def end(self) -> None:
         self._abandoned = True
         self.go_on()
+
+
+def text_of(op: Op) -> str:
+    return str(op.attributes["asm_string"])
+
+
+def is_producer(body: Body | None) -> bool:
+    if body is None or not body.ops:
+        return False
+    first = body.ops[0]
+    return first.name == ASM and "setmaxnreg.dec" in text_of(first)
+
+
+def takes(body: Body | None) -> bool:
+    """Whether a region is of groups that take what the first one makes."""
+    begin = () if body is None else [text_of(op) for op in body.ops[:4] if op.name == ASM]
+    return any("bar.arrive $0" in text for text in begin)
+
+
+def waits(body: Body | None) -> bool:
+    """Whether something waits for a barrier in a region."""
+    return body is not None and any(
+        "try_wait" in text_of(op) if op.name == ASM else any(map(waits, op.regions))
+        for op in body.ops
+    )
 
 
 @dataclass

@@ -90,7 +90,11 @@ def put(x, y, whole, at, updates):
     """Masks and rows that choose where to write; numbers without a dimension."""
     seen, row = y[0, :, 0] > 0, updates[0, 0]
     one, first = updates[0, 0, 0], torch.tensor(0)
+    lists = torch.tensor([0, -1, 0]), torch.tensor([-2, 1, -2])
     return (
+        written(y, lists, y[0, :3]), y.index_put(lists, one, accumulate=True),
+        torch.ops.aten.index_put(y, [lists[0], None, lists[1]], y[0, :3, :1]),
+        torch.zeros(300).index_put((torch.arange(250) - 300,), one),  # a loop over updates
         written(y[0], seen, row), written(y, (slice(None), seen), row),
         written(y[0], y[0] > 0, 2.0), y.put(at[0], updates[0, :6]),
         y[0].index_put((y[0] > 0,), updates[0, 1, :1], accumulate=True),

@@ -49,6 +49,7 @@ BODIES = {
     "tanh": ("%r = math.tanh %a : T", np.tanh),
     "log": ("%r = math.log %a : T", np.log),
     "log1p": ("%r = math.log1p %a : T", np.log1p),
+    "rsqrt": ("%r = math.rsqrt %a : T", lambda x: 1 / np.sqrt(x)),
 }  # fmt: skip
 
 
@@ -85,3 +86,11 @@ def test_a_logarithm_of_few_digits_is_an_instruction(dtype, few):
     text = text.replace("xT>", f"x{dtype}>").replace(": T", f": {dtype}")
     module, _ = compiler.lower_text(text, "test", "sm_80", None, "tile")
     assert ("lg2.approx" in str(Simulated(module).module)) == few
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_an_inverse_root_of_few_digits_is_an_instruction(dtype):
+    text = PROGRAM.format(BODIES["rsqrt"][0])
+    text = text.replace("xT>", f"x{dtype}>").replace(": T", f": {dtype}")
+    module, _ = compiler.lower_text(text, "test", "sm_80", None, "tile")
+    assert ("rsqrt.approx" in str(Simulated(module).module)) == (dtype == "bf16")

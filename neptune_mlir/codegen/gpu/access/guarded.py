@@ -12,7 +12,7 @@ Only where the chip has such accesses (`Chip.guards`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.analysis.layouts import Layout
@@ -29,11 +29,13 @@ WORD = 4  # bytes
 @dataclass(frozen=True)
 class GuardedAccess:
     """An access of a thread: where its row begins for this thread, how many elements exist from
-    there on (i32; None: it exists in any case), and how many elements further on it is."""
+    there on (i32; None: it exists in any case), how many elements further on it is, and whether
+    what it loads passes by the first-level cache."""
 
     pointer: Any
     left: Any
     place: int
+    passing: bool = False
 
 
 def guarded(memory: Memory, array: Array, window: Window, layout: Layout) -> int | None:
@@ -85,24 +87,27 @@ def _reach(layout: Layout, dim: int) -> int:
 
 
 def load(
-    memory: Memory, array: Array, window: Window, layout: Layout, vector: int, along: int
-) -> Iterator[Any]:
-    """The elements of a window that this thread holds; 0 outside of what exists."""
+    memory: Memory, array: Array, window: Window, layout: Layout, vector: int, along: int,
+    passing: bool = False,
+) -> Iterator[Any]:  # fmt: skip
+    """The elements of a window that this thread holds; 0 outside of what exists. `passing`: as of
+    an access."""
     s, size = memory.s, element_bytes(array.dtype)
     kind = memory.memory_type(array.dtype)
     for access in accesses(memory, array, window, layout, vector, along):
         if access is None:
             values = [s.constant(0, kind)] * vector
         else:
-            values = _load(memory, access, kind, size, vector)
+            values = load_at(memory, replace(access, passing=passing), kind, size, vector)
         for value in values:
             yield memory.from_memory(value, array.dtype)
 
 
-def _load(memory: Memory, access: GuardedAccess, kind: Any, size: int, vector: int) -> list[Any]:
+def load_at(memory: Memory, access: GuardedAccess, kind: Any, size: int, vector: int) -> list[Any]:
+    """What an access loads: `vector` elements of a kind."""
     s = memory.s
     wide = kind if vector == 1 else ir.VectorType.get([vector], kind)
-    if access.left is None:
+    if access.left is None and not access.passing:
         offset = s.constant(access.place * size, s.i64)
         pointer = memory.offset_pointer(access.pointer, offset, access.pointer.type)
         loaded = memory.load_element(pointer, wide, size * vector)

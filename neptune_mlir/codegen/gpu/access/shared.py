@@ -22,6 +22,8 @@ from neptune_mlir.ir.bindings import ir
 if TYPE_CHECKING:
     from neptune_mlir.codegen.gpu.memory import Memory
 
+FRESH = 1024  # bytes that a kernel without loops takes so as not to wait before it writes them
+
 
 @dataclass(frozen=True)
 class SharedTile:
@@ -63,6 +65,7 @@ class SharedMemory:
         self.top = 0
         self.peak = 0
         self.unsafe = False  # some thread may still read memory at or above `top`
+        self.loops = True  # whether the kernel has any
         self.byte_of: dict[Any, tuple[Any, int]] = {}  # a byte -> the word that has it, and where
         self.pair_of: dict[Any, Any] = {}  # two bytes that were made together -> both in 16 bits
 
@@ -83,9 +86,15 @@ class SharedMemory:
 
     @contextmanager
     def scratch(self, size: int) -> Iterator[int]:
-        """Bytes for what warps reduced, that nobody reads any more."""
-        top, offset = self.top, self.take(size)
-        self.barrier()
+        """Bytes for what warps reduced, that nobody reads any more: behind a barrier, or, as long
+        as they are few, such as nobody ever took, in code that is run once."""
+        top = self.top
+        once = not self.loops and ir.InsertionPoint.current.block.owner.operation.name == "gpu.func"
+        fresh = once and self.peak - top + size <= FRESH
+        self.top = self.peak if fresh else top
+        offset = self.take(size)
+        if not fresh:
+            self.barrier()
         yield offset
         self.release(top)
 

@@ -32,6 +32,8 @@ def bring_rows(writer: KernelWriter) -> None:
     for op in nested(body):
         if op.name not in ("tensor.extract_slice", "tensor.pad") or not op.results:
             continue
+        if not ir.RankedTensorType(op.results[0].type).has_static_shape:  # what exists of a tile
+            continue
         found = load_window(op.results[0], writer.forall)
         if found is None or found.tensor in seen or not _is_row(found, row):
             continue

@@ -79,15 +79,18 @@ def load_early(writer: KernelWriter) -> list[Any]:
             arrived[value, layout] = writer.compute.arriving(tile, layout)
             arrived[value, layout].all()
     if own and writer.chip.sinks_loads:
-        _await_all(writer, ops, arrived)
+        _await_all(writer, ops, arrived, words)
     writer.early = words
     return loads
 
 
-def _await_all(writer: KernelWriter, ops: list[Any], arrived: dict[Any, Arriving]) -> None:
+def _await_all(
+    writer: KernelWriter, ops: list[Any], arrived: dict[Any, Arriving], words: int
+) -> None:
     """Let the first sum wait for all that was asked for, where others follow it, or shared memory
-    has the row: an assembler moves loads down to where their registers are used, behind what the
-    first sum waits for. (One sum alone waits for nothing else, and loads stay before it.)"""
+    has the row, or a thread has more than LITTLE twice: an assembler moves loads down to where
+    their registers are used, behind what the first sum waits for. (Beside one sum alone a few loads
+    stay before it, and no longer wait would pay.)"""
     sums = [g for op in ops if op.name == "linalg.generic" and (g := read_generic(op)).reduced]
     for g in sums:
         read = {value for k, value in enumerate(g.inputs) if g.is_read(k)}
@@ -97,7 +100,7 @@ def _await_all(writer: KernelWriter, ops: list[Any], arrived: dict[Any, Arriving
         if others and kept:
             kept[0].tie(writer.s, others)
             return
-        if others and rows and len(sums) > 1:
+        if others and rows and (len(sums) > 1 or words > 2 * LITTLE):
             rows[0].tie(writer.s, others)
             return
 
