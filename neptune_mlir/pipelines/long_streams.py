@@ -35,10 +35,9 @@ from neptune_mlir.transforms.schedule.row_tiles import (
     FEW_ONCE,
     FEW_UNKNOWN,
     LARGE,
-    LEAST_ONCE,
     ONCE_ROWS,
-    few_once,
     is_read_again,
+    of_few,
 )
 from neptune_mlir.transforms.schedule.stream_tiles import group_choice
 from neptune_mlir.transforms.schedule.tile import kernel_ops
@@ -71,25 +70,21 @@ def longer(module: Any) -> tuple[Case, ...]:
 
 
 def short_and_few(module: Any, short: Sequence[Case]) -> tuple[Case, ...]:
-    """Of calls with short streams (`short_streams`) that rows which are read once are kept for,
-    those that have few rows, if other programs are better for these."""
+    """Of calls with short streams (`short_streams`), those that have few rows, if other programs
+    are better for these."""
     found, length = streams(module), stream_length(module)
     rows = _rows_of(found[0]) if length is not None else None
     if rows is None:
         return ()
     nests, axis = nests_of(found[0], Values()), found[0].axis.value
-    if is_read_again(nests, axis):
-        return ()
     few = ["le", rows, ["mul", FEW_ONCE, ["multiprocessors"]]]
-    kept = {f"most:{n}": n for n in few_once(found[0], nests, axis, chip_of(found[0]))}
-    sizes = (kept[case.knob] for case in short if case.knob in kept)
+    others = of_few(found[0], nests, axis, chip_of(found[0]))
+    there = {case.knob for case in short}
     return tuple(
-        Case(
-            f"most:{n};few:1",
-            ["and", few, ["and", ["lt", LEAST_ONCE[n], length], ["le", length, n]]],
-        )
-        for n in sizes
-    )  # fmt: skip
+        Case(f"most:{n};few:1", ["and", few, ["and", ["lt", least, length], ["le", length, n]]])
+        for n, least in others.items()
+        if f"most:{n}" in there
+    )
 
 
 def for_many(module: Any, short: Sequence[Case]) -> Sequence[Case]:

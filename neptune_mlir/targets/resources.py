@@ -74,15 +74,16 @@ def scan_tile(target: GpuTarget) -> int:
 
 
 # Of a row that is summed, what a lane has at most while others have rows of their own: chunks of 16
-# bytes, or elements where these are moved one by one.
-ROW_CHUNKS, ROW_ELEMENTS = 4, 8
+# bytes (fewer beside vectors), or elements where these are moved one by one.
+ROW_CHUNKS, BESIDE_CHUNKS, ROW_ELEMENTS = 4, 2, 8
 
 
-def row_lanes(target: GpuTarget, elements: int, chunk: int) -> int:
+def row_lanes(target: GpuTarget, elements: int, chunk: int, beside: bool = False) -> int:
     """The fewest lanes that share a row of so many elements, so that little is exchanged between
     lanes, and little of a row that is no power of two is padding; `chunk` elements are in 16 bytes
-    (1: rows are moved element by element)."""
-    most = ROW_CHUNKS * chunk if chunk > 1 else ROW_ELEMENTS
+    (1: rows are moved element by element). Where vectors lie `beside` rows a lane has less of more
+    rows: all of these need the same part of them."""
+    most = (BESIDE_CHUNKS if beside else ROW_CHUNKS) * chunk if chunk > 1 else ROW_ELEMENTS
     lanes = 1
     while lanes < target.wave and lanes * most < elements:
         lanes *= 2

@@ -64,29 +64,38 @@ class Times(NamedTuple):
 ONCE = Times(
     start=2.16, bytes=4.48e6, program=0.03, warp=0.0141, joined=0.0141, corrected=0.0688,
     instructions=12.5, held=0.004, held_again=0.0, late=0.0, copied=0.4, copied_word=0.0,
-    beside=0.0, wait=0.0, under_way=1.0, whole_rounds=0.959, power=2.9,
+    beside=0.04, wait=0.0, under_way=1.0, whole_rounds=0.959, power=2.9,
 )  # fmt: skip
 AGAIN = Times(
-    start=1.87, bytes=4.75e6, program=0.0419, warp=0.0199, joined=0.021, corrected=0.0624,
-    instructions=0.0, held=0.0116, held_again=1.04, late=0.0057, copied=0.0, copied_word=0.0329,
-    beside=0.0285, wait=0.309, under_way=27200.0, whole_rounds=1.0, power=6.07,
+    start=1.87, bytes=4.75e6, program=0.0419, warp=0.0199, joined=0.0261, corrected=0.108,
+    instructions=0.0, held=0.00913, held_again=0.0, late=0.0155, copied=0.0, copied_word=0.0383,
+    beside=0.0449, wait=0.788, under_way=27200.0, whole_rounds=1.0, power=6.07,
 )  # fmt: skip
-AHEAD = 0.498  # of a round where shared memory has a row, and registers its scales
-# Registers of a thread by its elements: of rows read once, again for one sum, again for several
+FUNCTIONS = Times(
+    start=1.82, bytes=4.8e6, program=0.0544, warp=0.0, joined=0.024, corrected=0.0,
+    instructions=13.8, held=0.00686, held_again=1.07, late=0.0, copied=0.248, copied_word=0.00082,
+    beside=0.0178, wait=0.0, under_way=1.0, whole_rounds=1.0, power=3.87,
+)  # fmt: skip
+TIMES = ONCE, AGAIN, AGAIN, FUNCTIONS  # by kind
+AHEAD = 0.4  # of a round where shared memory has a row, and registers its scales
+# Registers of a thread by its elements: of rows read once, again for one sum, again for several,
+# again beside functions
 ELEMENTS = (0, 8, 16, 24, 32, 48, 64, 128)
 REGISTERS = (
     (20, 25, 32, 40, 48, 64, 80, 150),
-    (20, 32, 48, 63, 77, 70, 96, 220),
-    (28, 40, 64, 58, 62, 78, 114, 320),
+    (20, 28, 40, 52, 62, 66, 96, 220),
+    (28, 32, 56, 56, 64, 76, 114, 320),
+    (20, 26, 40, 56, 60, 72, 88, 160),
 )
 LARGE, MORE = 16, 22  # warps of programs from which on those of rows read once have some more
+MANY_WARPS, MANY_MORE = 8, 10  # the same, of rows read again for one sum, where threads have many
 EARLY = 128  # bytes of a thread's rows and their scales up to which these are asked for first
 MOST_ELEMENTS, MOST_ALONE = 64, 32  # of a thread that has them in registers, and of warps alone
 THREAD_REGISTERS = 1 << 16  # of a multiprocessor
 MANY = 1 << 26  # bytes of a call with many rows
-KEPT_ONCE, KEPT_AGAIN = 8193, 8192  # elements from which on rows may be kept in shared memory
+KEPT = 8193, 8193, 8193, 8192  # elements from which on rows may be kept in shared memory, by kind
 SINGLE = 1, 2, 4, 8, 16, 32  # warps of a program with one row
-SEVERAL = (2, 2), (2, 4), (4, 4)  # rows and warps of others
+SEVERAL = (2, 1), (2, 2), (4, 2), (2, 4), (4, 4)  # rows and warps of others
 
 
 class RowWork(NamedTuple):
@@ -98,6 +107,7 @@ class RowWork(NamedTuple):
         again: whether a result has the elements of a row, which is read again for it.
         sums: reductions that read a row.
         keeps: whether it may be kept in shared memory.
+        functions: whether each element is one of a function, when it is read again.
     """
 
     size: int
@@ -105,10 +115,11 @@ class RowWork(NamedTuple):
     again: bool
     sums: int
     keeps: bool
+    functions: bool = False
 
     @property
     def kind(self) -> int:
-        return (1 if self.sums == 1 else 2) if self.again else 0
+        return (3 if self.functions else 1 if self.sums == 1 else 2) if self.again else 0
 
 
 class RowForm(NamedTuple):
@@ -134,6 +145,8 @@ def asks_early(row: RowWork, form: RowForm, held: int) -> bool:
 
 def registers(row: RowWork, form: RowForm, held: int) -> float:
     """Registers of a thread, as the compiler was seen to take them."""
+    if form.kept and row.functions:
+        return 39
     if form.kept and row.again:
         return 58 if asks_early(row, form, held) else 32
     if form.kept:
@@ -144,8 +157,10 @@ def registers(row: RowWork, form: RowForm, held: int) -> float:
     found = table[at] + part * (table[at + 1] - table[at])
     if form.warps >= LARGE and not row.again:
         found += MORE
+    if row.kind == 1 and form.warps >= MANY_WARPS and held > 24:
+        found += MANY_MORE
     if form.rows > 1 and row.kind == 2 and held > 24:
-        found += 16
+        found += 10
     return min(found, THREAD_REGISTERS / (32 * form.warps)) if row.again else found
 
 
@@ -163,7 +178,7 @@ def microseconds(target: GpuTarget, row: RowWork, form: RowForm, elements: int, 
     beside = programs(target, row, form, elements)
     if not beside:
         return float("inf")
-    c, held = AGAIN if row.again else ONCE, held_elements(form, row.chunk, elements)
+    c, held = TIMES[row.kind], held_elements(form, row.chunk, elements)
     each = -(-rows // form.rows) / MULTIPROCESSORS
     whole, corrected = -int(-each // 1), min(row.sums, 2) - 1
     memory = rows * elements * row.size * (2 if row.again else 1) / c.bytes
@@ -196,7 +211,7 @@ def forms(row: RowWork, elements: int) -> Iterator[RowForm]:
         filled = 2 * elements * rows > 32 * warps * row.chunk
         if filled and held_elements(form, row.chunk, elements) <= most:
             yield form
-    if row.keeps and elements >= (KEPT_AGAIN if row.again else KEPT_ONCE):
+    if row.keeps and elements >= KEPT[row.kind]:
         yield from (RowForm(1, warps, True) for warps in SINGLE[2 if row.again else 1 :])
 
 

@@ -68,8 +68,17 @@ def of_rows(
     if not apart or len(shape) != 2 or target.row_warps <= WARPS:
         return apart, None
     rows = 1 << max(0, (shape[0] // warps).bit_length() - 1)  # of a warp
-    beside = min(rows, target.wave // row_lanes(target, shape[1], vector))
+    lanes = row_lanes(target, shape[1], vector, _reads_vectors(generics))
+    beside = min(rows, target.wave // lanes)
     return apart, (0, beside) if beside > 1 else None
+
+
+def _reads_vectors(generics: Sequence[Generic]) -> bool:
+    """Whether vectors that all rows share lie along them (scales of a norm)."""
+    return any(
+        len(g.extents) == 2 and g.is_read(k) and tuple(loops) == (1,)
+        for g in generics for k, loops in enumerate(g.maps[:-1]) if is_tensor(g.inputs[k])
+    )  # fmt: skip
 
 
 def work_of(generics: Sequence[Generic]) -> tuple[int, int]:

@@ -88,7 +88,9 @@ SHORT_ROWS = {
     ROW // 2: ShortRows(1, AGAIN, AGAIN, least=1024),
     3072: ShortRows(1, AGAIN, NEVER),
     ROW: ShortRows(1, AGAIN, AGAIN, least=3072),
+    2 * ROW: ShortRows(1, NEVER, AGAIN, least=6144),
 }
+LONGEST = max(SHORT_ROWS)
 MOST_BESIDE, LEAST_BESIDE = 256, 32  # columns of a tile that has all of what lies across them
 ACROSS = 64  # elements across MOST_BESIDE columns that are moved one by one, of a tile
 THREADS = 128  # of a program that reduces a tile of ROW elements
@@ -262,7 +264,7 @@ def _short_rows(op: Any, nests: Sequence[FusedNest], axis: int, chip: str, most:
     read = {r for nest in nests for r in nest.reads if axis in T.axes_of(r) and r.attr not in made}
     size = max((element_bytes(r.dtype) for r in read), default=1)
     chunk = BYTES // size if is_multiple(_extent(op, axis), BYTES // size) else 1
-    lanes = row_lanes(gpu_target(chip), most, chunk)
+    lanes = row_lanes(gpu_target(chip), most, chunk, _shares_vectors(nests, axis))
     return THREADS // lanes * (1 if chunk > 1 and most <= SHORT_ROW else 2)
 
 
@@ -291,18 +293,20 @@ def form_of(
     op: Any, nests: Sequence[FusedNest], axis: int, calls: RowCalls, elements: int
 ) -> RowForm | None:
     """Rows and warps of programs that have all of each row, up to so many elements, of whole
-    chunks; None where nothing was measured: short rows, and those that are read again beside
-    functions, or in a loop."""
+    chunks; None where nothing was measured: short rows, and those that are read again in a loop, or
+    with functions and vectors beside them."""
     if not (isinstance(op, N.StreamOp) and _is_wide(calls.chip)) or elements <= SHORT_ROW:
         return None
     again, sizes = is_read_again(nests, axis), _sizes(op, nests, axis)
     known = op.domain[axis] == elements
-    if calls.cut or not sizes or (again and _has_functions(nests, axis)):
+    functions = again and _has_functions(nests, axis)
+    if functions and _shares_vectors(nests, axis):
         return None
-    if elements > (8 * ROW if known or not again else ROW):
+    if calls.cut or not sizes or elements > (8 * ROW if known or not again else LONGEST):
         return None
     keeps = not (again and _reduces_vectors(nests, axis))
-    row = RowWork(sum(sizes), BYTES // min(sizes), again, max(1, _sums(nests, axis)), keeps)
+    sums = max(1, _sums(nests, axis))
+    row = RowWork(sum(sizes), BYTES // min(sizes), again, sums, keeps, functions)
     return best(gpu_target(calls.chip), row, elements, _rows(op, axis, calls))
 
 
@@ -320,13 +324,18 @@ def _is_served(
     return same and form == form_of(op, nests, axis, replace(calls, most=longer), longer)
 
 
-def few_once(op: Any, nests: Sequence[FusedNest], axis: int, chip: str) -> set[int]:
-    """Lengths of ONCE_ROWS of which programs take another form where a call has few rows."""
+def of_few(op: Any, nests: Sequence[FusedNest], axis: int, chip: str) -> dict[int, int]:
+    """Lengths of kernels for any rows of up to so many elements, and more than some, of which
+    programs take another form where a call has few rows."""
     many, few = (RowCalls(0, 0, few, 1, False, chip) for few in (0, 1))
-    lengths = (n for n in ONCE_ROWS if n <= FEW_MOST)
+    lengths = LEAST_ONCE
+    if is_read_again(nests, axis):
+        known = sorted(SHORT_ROWS)
+        lengths = dict(zip(known[1:], known, strict=False))
     return {
-        n for n in lengths if form_of(op, nests, axis, many, n) != form_of(op, nests, axis, few, n)
-    }
+        n: least for n, least in lengths.items() if n <= FEW_MOST
+        and form_of(op, nests, axis, many, n) != form_of(op, nests, axis, few, n)
+    }  # fmt: skip
 
 
 def _rows(op: Any, axis: int, calls: RowCalls) -> int:
@@ -370,6 +379,12 @@ def kept_warps(
     sizes = _sizes(op, nests, axis)
     size = sum(sizes) * elements
     return kept_row_warps(gpu_target(calls.chip), size, functions) if sizes else 0
+
+
+def _shares_vectors(nests: Sequence[FusedNest], axis: int) -> bool:
+    """Whether vectors lie beside rows, which all rows share (scales of a norm)."""
+    made = {nest.key for nest in nests}
+    return any(T.axes_of(r) == {axis} and r.attr not in made for n in nests for r in n.reads)
 
 
 def _reduces_vectors(nests: Sequence[FusedNest], axis: int) -> bool:

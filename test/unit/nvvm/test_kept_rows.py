@@ -18,6 +18,7 @@ from neptune_mlir.targets.gpu import MULTIPROCESSORS
 from neptune_mlir.targets.nvidia import nvidia
 from neptune_mlir.targets.resources import kept_row_warps
 from neptune_mlir.transforms.schedule import row_tiles
+from support.chips import simt
 from support.chips.run_kernels import Simulated
 from support.variants import Variants
 
@@ -37,7 +38,7 @@ def short_rows_are_kept(monkeypatch):
     monkeypatch.setattr(row_tiles, "best", best)
 
 
-def program_of(name, dtype, cols, knob=""):
+def program_of(name, dtype, cols, knob="", **choices):
     """What an operator is, and its kernels: for a known length, or for whole chunks (no `cols`)."""
     program = getattr(ops, name)(dtype=dtype, **({"cols": cols} if cols else {}))
     raised = RaisedProgram(program.to_mlir(), name)
@@ -45,7 +46,7 @@ def program_of(name, dtype, cols, knob=""):
         raised, _ = raised.of_chunks()
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     found = Variants(raised, base, "sm_90a")[knob]
-    return program, Simulated(found.module, target="sm_90a")
+    return program, Simulated(found.module, target="sm_90a", **choices)
 
 
 def check(program, run, name, rows, cols, dtype=np.float16):
@@ -132,23 +133,40 @@ def test_large_rows_that_are_read_once_are_kept_where_they_are_many():
         assert bool(evaluate(rule, [shape], [], MULTIPROCESSORS)) == kept
 
 
-def test_two_warps_have_a_short_row_of_one_sum():
-    """Of LayerNorm, with two, a warp alone has one: of many rows that is faster."""
-    program, run = program_of("rms_norm", "f16", 0, "most:1024")
+def test_few_rows_have_more_warps():
+    """Each waits for its own: their sums are joined sooner than a warp sums up more."""
+    program, run = program_of("rms_norm", "f16", 0, "most:1024;few:1")
     check(program, run, "rms_norm", 5, 904)
     assert run.plan.launches[0].grid == (["dim", 0, 0],)
     assert "warps = 2" in run.assigned and "scf.for " not in run.assigned
-    raised, _ = RaisedProgram(ops.layer_norm(dtype="f16").to_mlir(), "x").of_chunks()
+    raised, _ = RaisedProgram(ops.rms_norm(dtype="f16").to_mlir(), "x").of_chunks()
     base = next(raised.lowerings("sm_90a", nvvm.ways("sm_90a")[-2:-1]))
     found = str(Variants(raised, base, "sm_90a")["most:1024"].module)
     assert "warps = 1 " in found or "warps = 1}" in found or "warps = 1," in found
+    rule = next(case.condition for case in base.cases if case.knob == "most:1024;few:1")
+    shapes = ((2112, 1000), True), ((2113, 1000), False), ((100, 760), False), ((100, 1032), False)
+    for shape, few in shapes:
+        assert bool(evaluate(rule, [shape, shape[1:]], [], MULTIPROCESSORS)) == few
+
+
+def test_rows_whose_length_a_call_knows_are_brought_ahead(monkeypatch):
+    asked = []
+    monkeypatch.setattr(simt.Memory, "bring", lambda _, *part: asked.append(part))
+    program, run = program_of("rms_norm", "f16", 0, "most:768", ahead=2)
+    check(program, run, "rms_norm", 5, 712)
+    first = min(asked)[0]
+    assert sorted(asked) == [(first + row * 1424, 1424) for row in range(3)]  # not of the last two
 
 
 def test_scales_are_asked_for_before_a_row_is_reduced():
     """The first of two sums waits for them, too, or an assembler would move their loads behind it;
-    an only sum does not wait. Differences from the mean are summed up once, squared."""
-    for name, loads, sums, waits in (("layer_norm", 6, 2, True), ("rms_norm", 4, 1, False)):
-        program, run = program_of(name, "f16", 0, "most:512")
+    an only sum does not wait for a few. Rows of a warp share them. Differences from the mean are
+    summed up once, squared."""
+    for name, few, loads, sums, waits in (
+        ("layer_norm", "", 8, 4, True), ("rms_norm", "", 6, 2, True),
+        ("rms_norm", ";few:1", 4, 1, False),
+    ):  # fmt: skip
+        program, run = program_of(name, "f16", 0, f"most:512{few}")
         check(program, run, name, 5, 488)
         text = str(run.module)
         assert text.count("nvvm.shfl.sync") == 5 * sums
