@@ -11,7 +11,13 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from neptune_mlir.frontend import torch_groups, torch_images, torch_loops, torch_series
+from neptune_mlir.frontend import (
+    torch_groups,
+    torch_images,
+    torch_linalg,
+    torch_loops,
+    torch_series,
+)
 
 
 def instead(torch: Any) -> Any:
@@ -24,7 +30,7 @@ def instead(torch: Any) -> Any:
         torch.corrcoef: _correlation, torch.Tensor.corrcoef: _correlation,
         getattr(torch.nn.functional, "linear_cross_entropy", None): _linear_cross_entropy,
         **torch_groups.functions(torch), **torch_loops.functions(torch),
-        **torch_series.functions(torch),
+        **torch_series.functions(torch), **torch_linalg.functions(torch),
     }  # fmt: skip
 
     class Instead(torch.overrides.TorchFunctionMode):

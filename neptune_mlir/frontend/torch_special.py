@@ -53,7 +53,7 @@ def functions(torch: Any) -> dict[str, Callable[..., Any]]:
         "view.dtype": bound(_viewed, torch),
         "histc.default": bound(_histogram, torch),
         "adaptive_max_pool2d.default": bound(_largest_of_windows, torch),
-        "linalg_solve_triangular.default": bound(_solved, torch),
+        "linalg_solve_triangular.default": bound(solved_by_blocks, torch),
         "erfinv.default": bound(_inverse_error, torch),
         "special_ndtri.default": bound(_of_wide, torch, quantile_of_normal),
         "signbit.default": _has_sign,
@@ -195,7 +195,7 @@ def _windows(torch: Any, n: int, m: int, device: Any) -> Any:
     return torch.minimum(inside, end.unsqueeze(1) - 1)
 
 
-def _solved(
+def solved_by_blocks(
     torch: Any, a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Any:
     """By the inverse of blocks on the diagonal, which double until there is one."""

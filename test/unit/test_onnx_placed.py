@@ -131,8 +131,8 @@ def test_regions_that_say_how_many_samples_are_refused(tmp_path):
 
 def test_forms_of_nodes_that_torch_mlir_knows(tmp_path):
     """Slices from behind the last element on, vectors and batches of matrices, integer powers,
-    windows back in groups or in a shape, sums of integers from a zero on, scales of blocks, and
-    sizes by curves, by halves and from a part."""
+    windows back in groups or in a shape, sums of integers from a zero on, scales of blocks, sizes
+    by curves, by halves and from a part, pads by the other end, and volumes."""
     nodes = [
         Node("Slice", ["x", "nine", "low", "axis", "back"], ["a"]),
         Node("MatMul", ["v", "x"], ["b"]),
@@ -150,8 +150,15 @@ def test_forms_of_nodes_that_torch_mlir_knows(tmp_path):
         Node("Resize", ["x", "", "scales2"], ["l"], nearest_mode="ceil",
              coordinate_transformation_mode="half_pixel_symmetric"),
         Node("Pad", ["x", "around", "", "axis"], ["n"], mode="wrap"),
+        Node("GridSample", ["volume", "at"], ["o"], mode="nearest"),
+        Node("LpPool", ["volume"], ["p"], kernel_shape=[2, 2, 1], p=3),
     ]  # fmt: skip
-    given = {"x": f32(1, 2, 5, 6), "q": RNG.integers(0, 255, (1, 2, 4, 3)).astype(np.uint8)}
+    given = {
+        "x": f32(1, 2, 5, 6),
+        "volume": f32(1, 2, 3, 4, 2),
+        "at": f32(1, 2, 2, 2, 3),
+        "q": RNG.integers(0, 255, (1, 2, 4, 3)).astype(np.uint8),
+    }
     one = np.array
     held = {
         "around": one([2, 9]), "nine": one([9]),
@@ -165,5 +172,5 @@ def test_forms_of_nodes_that_torch_mlir_knows(tmp_path):
         "scales2": one([1, 1, 0.55, 1.7], np.float32), "size": one([4, 3]),
         "part": one([0.1, -0.3, 1.2, 0.9], np.float32),
     }  # fmt: skip
-    wanted = saved(tmp_path / "f.onnx", nodes, given, "abcdefghijlmn", held, opset=21)
+    wanted = saved(tmp_path / "f.onnx", nodes, given, "abcdefghijlmnop", held, opset=21)
     check(tmp_path / "f.onnx", given, wanted)

@@ -104,6 +104,8 @@ def _quantised(
     if zero and zero not in w.types:
         return None
     kind = w.types[zero][0] if zero else given.get("output_dtype") or TensorProto.UINT8
+    if kind == TensorProto.UINT16:  # torch-mlir dies of it
+        raise InputError("'QuantizeLinear' to 16 bits without a sign has no lowering", loc=w.place)
     if kind not in (TensorProto.INT8, TensorProto.UINT8):  # torch-mlir casts to no 16 bits
         return None
     if given.get("block_size"):
@@ -255,10 +257,16 @@ def _norms_of_windows(
     if x not in w.types or w.shape(x)[1] is None or given.get("ceil_mode"):
         return None
     size, channels = given["kernel_shape"], w.shape(x)[1]
-    one = np.ones([channels, 1, *size], helper.tensor_dtype_to_np_dtype(w.types[x][0]))
+    alone, copied = len(size) > 2, [0] * len(size)
+    kind = helper.tensor_dtype_to_np_dtype(w.types[x][0])
+    one = np.ones([1 if alone else channels, 1, *size], kind)
     powers = w.op("Mul", x, x) if power == 2 else w.op("Pow", w.op("Abs", x), w.number(power, x))
     options = {n: given[n] for n in ("strides", "pads", "dilations", "auto_pad") if n in given}
-    total = w.op("Conv", powers, w.constant(one, one.dtype), group=channels, **options)
+    if alone:  # torch-mlir has groups of images alone
+        powers = w.op("Reshape", powers, w.constant([-1, 1, *copied]))
+    kernel = w.constant(one, kind)
+    total = w.op("Conv", powers, kernel, group=len(one), **options)
+    total = w.op("Reshape", total, w.constant([-1, channels, *copied])) if alone else total
     return [w.op("Sqrt", total) if power == 2 else w.op("Pow", total, w.number(1 / power, x))]
 
 

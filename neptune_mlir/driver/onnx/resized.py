@@ -36,6 +36,7 @@ def resized(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence
     places = given.get("coordinate_transformation_mode", b"half_pixel").decode()
     whole = all(s * shape[k] == n for k, n, s in zip(axes, new, by, strict=True))
     odd = mode == "cubic" or places in ("tf_crop_and_resize", "half_pixel_symmetric")
+    odd |= mode == "nearest" and places in ("align_corners", "pytorch_half_pixel")
     odd |= any(n in given for n in ("antialias", "axes", "exclude_outside")) or not whole
     crop = places == "tf_crop_and_resize"
     if not odd or (crop and (roi not in w.held or known != [sizes])):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import product
 from typing import Any
 
@@ -16,29 +17,33 @@ _CUBIC = -0.75  # the parameter of the curve through four elements
 
 
 def sampled(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence[str] | None:
-    """Of images in two dimensions: the nearest element, a mean of four, or curves through 16. None
-    of others, which torch-mlir refuses."""
+    """The nearest element, a mean of those around, or curves through 16, of two dimensions. None of
+    curves in others, which torch-mlir refuses."""
     image, grid = inputs[:2]
     mode, padding = (given.get(k, b"").decode() for k in ("mode", "padding_mode"))
-    known = image in w.types and grid in w.types and len(w.shape(image)) == 4
-    if not known or mode not in ("", "linear", "bilinear", "nearest", "cubic", "bicubic"):
+    if image not in w.types or grid not in w.types:
         return None
-    rows = w.op("Transpose", image, perm=[0, 2, 3, 1])
+    rank = len(w.shape(image)) - 2
+    if mode not in ("", "linear", "bilinear", "nearest") and (rank != 2 or "cubic" not in mode):
+        return None
+    rows = w.op("Transpose", image, perm=[0, *range(2, 2 + rank), 1])
     aligned = bool(given.get("align_corners", 0))
     # along each dimension of the image, the places that are read, their weights, where they are
     places = []
-    for k in (0, 1):
+    for k in range(rank):
         along = _Samples(w, image, w.length(image, 2 + k), aligned, padding)
-        at = w.op("Squeeze", w.part(grid, 1 - k, 2 - k), w.constant([-1]))
+        at = w.op("Squeeze", w.part(grid, rank - 1 - k, rank - k), w.constant([-1]))
         places.append(along.read(at, mode))
     total, last, zero = "", w.constant([-1]), w.number(0.0, image)
-    for (y, of_y, has_y), (x, of_x, has_x) in product(*places):
-        at = w.op("Concat", w.op("Unsqueeze", y, last), w.op("Unsqueeze", x, last), axis=-1)
-        weight = w.op("Unsqueeze", w.op("Mul", of_y, of_x), last)
+    for corner in product(*places):
+        found, weights, inside = zip(*corner, strict=True)
+        at = w.op("Concat", *(w.op("Unsqueeze", place, last) for place in found), axis=-1)
+        weight = w.op("Unsqueeze", reduce(partial(w.op, "Mul"), weights), last)
         part = w.op("Mul", w.op("GatherND", rows, at, batch_dims=1), weight)
-        part = w.op("Where", w.op("Unsqueeze", w.op("And", has_y, has_x), last), part, zero)
+        seen = w.op("Unsqueeze", reduce(partial(w.op, "And"), inside), last)
+        part = w.op("Where", seen, part, zero)
         total = w.op("Add", total, part) if total else part
-    return [w.op("Transpose", total, perm=[0, 3, 1, 2])]
+    return [w.op("Transpose", total, perm=[0, rank + 1, *range(1, 1 + rank)])]
 
 
 @dataclass

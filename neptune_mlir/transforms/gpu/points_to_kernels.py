@@ -29,9 +29,10 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.regions import clone_scalar_code, operations_named
 from neptune_mlir.errors import LoweringError
 from neptune_mlir.ir import affine as ix
-from neptune_mlir.ir.bindings import affine, arith, ir, linalg, location_text, scf, tensor
+from neptune_mlir.ir.bindings import affine, ir, linalg, location_text, scf, tensor
 from neptune_mlir.ir.values import defining_op
 from neptune_mlir.targets.chips import gpu_target
+from neptune_mlir.transforms.gpu.tensor_to_generic import zero
 from neptune_mlir.transforms.registry import register
 from neptune_mlir.transforms.tiling.slices import extract_slice, slice_operands
 
@@ -172,7 +173,7 @@ class _Points:
         made = defining_op(self.inits[k])
         blank = made is not None and made.name == "tensor.empty"
         if blank or not self._is_read(self.inputs + k):
-            return _zero(ir.RankedTensorType(self.inits[k].type).element_type)
+            return zero(ir.RankedTensorType(self.inits[k].type).element_type)
         return self._read(self.inputs + k, at)
 
     def _is_read(self, k: int) -> bool:
@@ -235,11 +236,6 @@ def _is_outside(value: Any, block: Any) -> bool:
 
 def _dimension(op: Any) -> int:
     return int(ir.IntegerAttr(op.attributes["dim"]).value)
-
-
-def _zero(kind: Any) -> Any:
-    whole = isinstance(kind, (ir.IntegerType, ir.IndexType))
-    return arith.constant(kind, ir.IntegerAttr.get(kind, 0) if whole else ir.FloatAttr.get(kind, 0))
 
 
 def _element(value: Any) -> Any:

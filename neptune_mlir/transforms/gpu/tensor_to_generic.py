@@ -24,6 +24,7 @@ from neptune_mlir.dialects.program import functions
 from neptune_mlir.dialects.regions import clone_scalar_code
 from neptune_mlir.ir import affine as ix
 from neptune_mlir.ir.bindings import arith, ir, linalg, scf, tensor
+from neptune_mlir.ir.values import defining_op
 from neptune_mlir.transforms.registry import register
 
 Position = Sequence[ix.Index]
@@ -68,7 +69,17 @@ def _sizes(value: Any) -> list[ix.Index]:
     return [n if n != DYNAMIC else tensor.dim(value, ix.value(d)) for d, n in enumerate(shape)]
 
 
+def zero(kind: Any) -> Any:
+    """0 of a type of elements."""
+    whole = isinstance(kind, (ir.IntegerType, ir.IndexType))
+    return arith.constant(kind, ir.IntegerAttr.get(kind, 0) if whole else ir.FloatAttr.get(kind, 0))
+
+
 def _extract(value: Any, position: Position) -> Any:
+    """An element of a tensor; of one that nobody wrote, 0: any number is right."""
+    made = defining_op(value)
+    if made is not None and made.name == "tensor.empty":
+        return zero(ir.RankedTensorType(value.type).element_type)
     return tensor.extract(value, [ix.value(i) for i in position])
 
 

@@ -12,8 +12,9 @@ becomes a reduction of the first part that the second one continues:
 and a slice of elementwise ops becomes those ops on slices, down to the part that it selects. So an
 attention sink joined to the scores is one more term of each reduction, and rotary or latent
 attention, whose heads are joined from parts, is a sum of contractions. A `tensor.pad` by a scalar
-is a concatenation too. What would leave two long loops (keys joined from two caches) stays, and so
-does a concatenation that something needs whole.
+is a concatenation too, and so are parts that are written to a new tensor, one after the other. What
+would leave two long loops (keys joined from two caches) stays, and so does a concatenation that
+something needs whole.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 from neptune_mlir.dialects.program import functions
 from neptune_mlir.ir.bindings import ir
 from neptune_mlir.transforms.linalg.concat_parts import NoPart, Parts, shape_of, static_slice
+from neptune_mlir.transforms.linalg.joined_slices import join_written
 from neptune_mlir.transforms.linalg.raise_linalg import erase_unused
 from neptune_mlir.transforms.linalg.structured_loops import Loops
 from neptune_mlir.transforms.registry import register
@@ -38,6 +40,7 @@ MOST = 8  # parts of one loop
 def split_concats(module: Any) -> None:
     for function in functions(module):
         block, parts = function.regions[0].blocks[0], Parts()
+        join_written(block)
         joins = any(op.operation.name in JOINS for op in block.operations)
         for op in list(block.operations) if joins else ():
             with ir.InsertionPoint(op), op.location:

@@ -10,7 +10,7 @@ several (`paged_view.py`), it is a slice of a view of the tensor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from neptune_mlir.algebra import terms as T
@@ -174,6 +174,9 @@ class Loads:
             ]  # fmt: skip
             count = self._extent(read, pages.dim, frame)
             source = paged_view.write(source, self._values[pages.lookup.attr], pages, at, count)
+        if len(tiles) == 1 and tiles[0].own is not None:  # a number of each row
+            sizes[kept[0]] = tiles[0].own
+            tiles = [replace(tiles[0], valid=tiles[0].own)]
         loaded = extract_slice(source, offsets, sizes, kept)
         return pad(loaded, tiles), axes
 

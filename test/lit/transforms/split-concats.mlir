@@ -95,3 +95,39 @@ func.func @stays(%a: tensor<4x48xf32>, %b: tensor<4x20xf32>, %c: tensor<4x1xf32>
       dimensions = [1]
   return %m, %n, %whole : tensor<4xf32>, tensor<4xf32>, tensor<4x49xf32>
 }
+
+// Parts that are written to a new tensor are a concatenation, in whatever order they come.
+
+// CHECK-LABEL: func.func @written
+// CHECK-NOT: tensor.insert_slice
+// CHECK: %[[R:.*]] = tensor.concat dim(1) %arg0, %arg1 : {{.*}} -> tensor<4x24xf32>
+// CHECK: return %[[R]]
+func.func @written(%a: tensor<4x8xf32>, %b: tensor<4x16xf32>) -> tensor<4x24xf32> {
+  %new = tensor.empty() : tensor<4x24xf32>
+  %s = tensor.insert_slice %b into %new[0, 8] [4, 16] [1, 1]
+      : tensor<4x16xf32> into tensor<4x24xf32>
+  %r = tensor.insert_slice %a into %s[0, 0] [4, 8] [1, 1]
+      : tensor<4x8xf32> into tensor<4x24xf32>
+  return %r : tensor<4x24xf32>
+}
+
+// Not where parts overlap, where something is left of what was there, or is read before.
+
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: tensor.concat
+func.func @others(%a: tensor<4x8xf32>, %old: tensor<4x16xf32>)
+    -> (tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>) {
+  %new = tensor.empty() : tensor<4x16xf32>
+  %half = tensor.insert_slice %a into %new[0, 0] [4, 8] [1, 1]
+      : tensor<4x8xf32> into tensor<4x16xf32>
+  %over = tensor.insert_slice %a into %half[0, 4] [4, 8] [1, 1]
+      : tensor<4x8xf32> into tensor<4x16xf32>
+  %kept = tensor.insert_slice %a into %old[0, 0] [4, 8] [1, 1]
+      : tensor<4x8xf32> into tensor<4x16xf32>
+  %first = tensor.insert_slice %a into %new[0, 0] [4, 8] [1, 1]
+      : tensor<4x8xf32> into tensor<4x16xf32>
+  %both = tensor.insert_slice %a into %first[0, 8] [4, 8] [1, 1]
+      : tensor<4x8xf32> into tensor<4x16xf32>
+  return %over, %kept, %first, %both
+      : tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>
+}

@@ -60,6 +60,20 @@ func.func @insert_slice(%x: tensor<3xf32>, %y: tensor<8xf32>) -> tensor<8xf32> {
   return %p : tensor<8xf32>
 }
 
+// What nobody wrote is any number.
+
+// CHECK-LABEL: func.func @insert_into_new(
+// CHECK: %[[ANY:.*]] = arith.constant 0.0
+// CHECK: scf.if
+// CHECK: tensor.extract %arg0
+// CHECK: } else {
+// CHECK-NEXT: scf.yield %[[ANY]]
+func.func @insert_into_new(%x: tensor<3xf32>) -> tensor<8xf32> {
+  %new = tensor.empty() : tensor<8xf32>
+  %p = tensor.insert_slice %x into %new[1] [3] [1] : tensor<3xf32> into tensor<8xf32>
+  return %p : tensor<8xf32>
+}
+
 // CHECK-LABEL: func.func @insert(
 // CHECK: %[[HIT:.*]] = arith.cmpi eq
 // CHECK: arith.select %[[HIT]], %arg2

@@ -28,6 +28,7 @@ from neptune_mlir.codegen.nvidia.clusters.sums import SharedSums
 from neptune_mlir.codegen.nvidia.group_compute import GroupProducts, IssuedProducts, LeftFactor
 from neptune_mlir.codegen.nvidia.groups.exchange import SharedPlaces
 from neptune_mlir.codegen.nvidia.groups.hands import Hands
+from neptune_mlir.codegen.nvidia.groups.idle import IdleGroups
 from neptune_mlir.codegen.nvidia.groups.turns import Turns
 from neptune_mlir.codegen.nvidia.program_queue import ProgramQueue
 from neptune_mlir.codegen.nvidia.rings import Rings
@@ -58,6 +59,7 @@ class ConsumerWriter(KernelWriter):
     vectors: StagedVectors
     hands: Hands | None
     sums: SharedSums | None
+    idle: IdleGroups | None
     smem: Any  # the address of shared memory, i32
     gate: int  # where a barrier is that never completes its first phase
 
@@ -107,6 +109,8 @@ class ConsumerWriter(KernelWriter):
     def _get(self, op: Any) -> None:
         tiles: dict[Any, Any] = self.tiles
         tile = tiles[op.results[0]] = self.rings.get(op)
+        if self.idle is not None:
+            self.idle.clear(op, tile)
         if op.block == self.body and (left := group_compute.kept_left(self, op.results[0], tile)):
             self.lefts[op.results[0]] = left
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Groups of warps whose rows no result takes: they leave a program to the others.
+"""Rows of a tile that are another program's: groups of warps that have only these leave a program
+to the others, and no row of a program's own depends on them.
 
 A tile of rows ends where data say (`cut-rows`), so of the last tile of a sequence only some rows
 may be there. Where all rows of a group lie behind these, what it computes is stored nowhere, and
@@ -18,10 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from neptune_mlir.analysis.layouts import Layout, layout_of
+from neptune_mlir.analysis.layouts import CHUNK, Layout, layout_of
 from neptune_mlir.analysis.tiles import shape_of
+from neptune_mlir.codegen.gpu.access.threads import under
 from neptune_mlir.codegen.nvidia import hopper
-from neptune_mlir.codegen.nvidia.producer import gives_numbers
+from neptune_mlir.codegen.nvidia.panel_tiles import PanelTile
+from neptune_mlir.codegen.nvidia.producer import gives_numbers, source_of
 from neptune_mlir.codegen.nvidia.rings import Cursor
 from neptune_mlir.dialects.gpu_attributes import TURNS
 from neptune_mlir.dialects.op_names import PUT
@@ -81,6 +84,58 @@ class IdleGroups:
             branch.operation.operands[0] = s.constant(1, condition.type)
         rings.bind(groups, list(branch.results))
 
+    def clear(self, op: Any, tile: PanelTile) -> None:
+        """Rows of a tile that a program loads once, and that are another program's, are 0 from here
+        on. What rows of one warp decide together (whether to keep a reference) would depend on what
+        stands behind a sequence, else."""
+        kernel, s = self.kernel, self.kernel.s
+        if op.block != kernel.body or tile.rows != self.rows * kernel.groups:
+            return
+        if not self._is_cut(op):
+            return
+        there = kernel.scalar(self.there)
+        group = s.op("arith.index_cast", [kernel.products.group], s.index)
+        before = s.mul(group, self.rows)
+        with under(s, s.less(there, s.add(before, self.rows))):
+            lanes = kernel.group_threads // self.rows  # that share a row
+            thread = s.mod(kernel.threads.id, kernel.group_threads)
+            row, part = s.add(before, s.div(thread, lanes)), s.mod(thread, lanes)
+            with under(s, s.less(s.sub(there, 1), row)):
+                own = tile.row_bytes // lanes
+                at = s.add(s.mul(row, tile.row_bytes), s.mul(part, own))
+                self._clear_run(tile, at, own)
+            hopper.publish_tile()
+            self._meet()
+
+    def _clear_run(self, tile: PanelTile, at: Any, size: int) -> None:
+        """Write so many zero bytes to each panel of a tile, from `at` on."""
+        memory = self.kernel.memory
+        chunk = memory.pack([self.kernel.s.constant(0, self.kernel.s.i32)] * (CHUNK // 4))
+        start = tile.pointer(memory)
+        for panel in range(tile.panels):
+            for moved in range(0, size, CHUNK):
+                behind = self.kernel.s.add(at, panel * tile.panel_bytes + moved)
+                place = self.kernel.s.value(behind, self.kernel.s.i32)
+                place = memory.offset_pointer(start, place, start.type)
+                memory.store_element(chunk, place, CHUNK)
+
+    def _is_cut(self, get: Any) -> bool:
+        """Whether a tile begins where the kernel ahead says that the rows of a program do."""
+        (put,) = self.kernel.rings.puts[get.operands[0]]
+        window = source_of(self.kernel.forall, put)
+        made = defining_op(window.offsets[window.dims[0]])
+        while made is not None and made.name == "arith.index_cast":
+            made = defining_op(made.operands[0])
+        if made is None or made.name != "tensor.extract":
+            return False
+        return bool(defining_op(made.operands[0]) == defining_op(self.read.operands[0]))
+
+    def _meet(self) -> None:
+        """All warps of this group."""
+        s, group = self.kernel.s, self.kernel.products.group
+        number = s.op("arith.addi", [s.constant(FIRST_BARRIER, s.i32), group], s.i32)
+        hopper.await_turn(number, self.kernel.group_threads)
+
     def _follow(self) -> None:
         """Give back all that the producer brings."""
         kernel = self.kernel
@@ -111,13 +166,11 @@ class IdleGroups:
     def _pass_tile(self, cursor: Cursor) -> None:
         """Wait for a tile and give its slot back: in turn, as those do that read it. (A slot that
         was given back twice in one phase would be filled while others read it.)"""
-        kernel, rings = self.kernel, self.kernel.rings
+        rings = self.kernel.rings
         at = rings.take(cursor)
         rings.await_tile(cursor[0], at)
         if not rings.rings[cursor[0]].by_warps:  # one thread gives it back for all of the group
-            number = kernel.s.constant(FIRST_BARRIER, kernel.s.i32)
-            number = kernel.s.op("arith.addi", [number, kernel.products.group], kernel.s.i32)
-            hopper.await_turn(number, kernel.group_threads)
+            self._meet()
         rings.give_back(cursor[0], at)
 
 
