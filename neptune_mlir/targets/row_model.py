@@ -7,9 +7,11 @@ more) is paid once a round of them. The time of a call is what starts it, and th
 memory, instructions and the beginnings of programs take, and its rounds.
 
 The constants are microseconds of an H200. Those of rows that are read again (norms) were fitted to
-143 shapes of 70 to 65536 rows, with scales asked for first (`codegen/gpu/rows/early_loads.py`):
-what is chosen takes 1.008 of the least time that was measured for one sum, 1.003 for two. Those of
-rows that are read once (losses) were fitted to 100 shapes: 1.013 (docs/notebook/rows.md).
+162 shapes of 70 to 148000 rows, with scales asked for first (`codegen/gpu/rows/early_loads.py`):
+what is chosen takes 1.012 of the least time that was measured for one sum, 1.010 for two. Beside
+functions (softmax) it takes 1.010 of 70 shapes. Those of rows that are read once (losses) were
+fitted to 100 shapes, and take 1.010 of 30 that pass by the first-level cache
+(docs/notebook/rows.md).
 """
 
 from __future__ import annotations
@@ -71,12 +73,17 @@ AGAIN = Times(
     instructions=0.0, held=0.00913, held_again=0.0, late=0.0155, copied=0.0, copied_word=0.0383,
     beside=0.0449, wait=0.788, under_way=27200.0, whole_rounds=1.0, power=6.07,
 )  # fmt: skip
+FOR_ONE = Times(
+    start=1.87, bytes=4.75e6, program=0.0419, warp=0.0199, joined=0.021, corrected=0.0,
+    instructions=0.0, held=0.0105, held_again=0.0, late=0.0155, copied=0.0, copied_word=0.0383,
+    beside=0.06, wait=0.788, under_way=27200.0, whole_rounds=1.0, power=6.07,
+)  # fmt: skip
 FUNCTIONS = Times(
     start=1.82, bytes=4.8e6, program=0.0544, warp=0.0, joined=0.024, corrected=0.0,
     instructions=13.8, held=0.00686, held_again=1.07, late=0.0, copied=0.248, copied_word=0.00082,
     beside=0.0178, wait=0.0, under_way=1.0, whole_rounds=1.0, power=3.87,
 )  # fmt: skip
-TIMES = ONCE, AGAIN, AGAIN, FUNCTIONS  # by kind
+TIMES = ONCE, FOR_ONE, AGAIN, FUNCTIONS  # by kind
 AHEAD = 0.4  # of a round where shared memory has a row, and registers its scales
 # Registers of a thread by its elements: of rows read once, again for one sum, again for several,
 # again beside functions
@@ -88,7 +95,7 @@ REGISTERS = (
     (20, 26, 40, 56, 60, 72, 88, 160),
 )
 LARGE, MORE = 16, 22  # warps of programs from which on those of rows read once have some more
-MANY_WARPS, MANY_MORE = 8, 10  # the same, of rows read again for one sum, where threads have many
+ALONE_MORE = 10  # registers of rows that are read again for one sum, one a program, of many each
 EARLY = 128  # bytes of a thread's rows and their scales up to which these are asked for first
 MOST_ELEMENTS, MOST_ALONE = 64, 32  # of a thread that has them in registers, and of warps alone
 THREAD_REGISTERS = 1 << 16  # of a multiprocessor
@@ -157,10 +164,8 @@ def registers(row: RowWork, form: RowForm, held: int) -> float:
     found = table[at] + part * (table[at + 1] - table[at])
     if form.warps >= LARGE and not row.again:
         found += MORE
-    if row.kind == 1 and form.warps >= MANY_WARPS and held > 24:
-        found += MANY_MORE
-    if form.rows > 1 and row.kind == 2 and held > 24:
-        found += 10
+    if row.kind == 1 and form.rows == 1 and held > 24:
+        found += ALONE_MORE
     return min(found, THREAD_REGISTERS / (32 * form.warps)) if row.again else found
 
 

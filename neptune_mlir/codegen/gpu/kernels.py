@@ -48,7 +48,7 @@ from neptune_mlir.codegen.gpu.meeting import Meeting
 from neptune_mlir.codegen.gpu.memory import Array, Memory
 from neptune_mlir.codegen.gpu.pipeline import pipeline_of
 from neptune_mlir.codegen.gpu.rows.ahead import bring_rows
-from neptune_mlir.codegen.gpu.rows.early_loads import load_early
+from neptune_mlir.codegen.gpu.rows.early_loads import load_early, reads_kernels
 from neptune_mlir.codegen.gpu.rows.stashed import stash
 from neptune_mlir.codegen.gpu.scalars import Scalars
 from neptune_mlir.codegen.gpu.sums import add_slice, await_sums, end_behind_others
@@ -109,7 +109,8 @@ class KernelWriter(KernelFrame):
         symbol = ir.FlatSymbolRefAttr.get(self.chip.shared_symbol(self.signature.name))
         smem = s.op("llvm.mlir.addressof", [], ir.Type.parse("!llvm.ptr<3>"), global_name=symbol)
         self.memory = Memory(s, self.threads, smem)
-        self.memory.loops = any(op.name in LOOPS for op in nested(self.body))
+        loops = any(op.name in LOOPS for op in nested(self.body))
+        self.memory.once = not loops and not reads_kernels(self)
         self.memory.passing = bool(tuned(self.forall, "once", 0))
         self.compute = Compute(s, self.threads, self.memory, self.scalar)
         self.program_position(block)

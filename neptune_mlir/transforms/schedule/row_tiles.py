@@ -105,8 +105,8 @@ PRODUCT_ROW = 1024  # rows that products sum over count as so long where only a 
 # Those of them that are read again have a kernel for up to so many elements each, and one for more
 PRODUCT_ROWS = 1024, ROW // 2, ROW
 # Rows of whole chunks that are read again are kept in shared memory from so many elements on: with
-# functions; else where one sum reads them, or several. Where only a call knows the length, kernels
-# are for up to so many, and more than some.
+# functions, and without. Where only a call knows the length, kernels are for up to so many, and
+# more than some.
 KEPT_WITH_FUNCTIONS, KEPT_FROM = 2 * ROW, 8 * ROW
 KEPT_ROWS = {
     4 * ROW: 3 * ROW, 5 * ROW: 4 * ROW, 8 * ROW: 5 * ROW, 14 * ROW: 8 * ROW, 16 * ROW: 14 * ROW,
@@ -302,7 +302,9 @@ def form_of(
     functions = again and _has_functions(nests, axis)
     if functions and _shares_vectors(nests, axis):
         return None
-    if calls.cut or not sizes or elements > (8 * ROW if known or not again else LONGEST):
+    if calls.cut or not sizes or elements > 8 * ROW:
+        return None
+    if again and not known and LONGEST < elements < KEPT_FROM:
         return None
     keeps = not (again and _reduces_vectors(nests, axis))
     sums = max(1, _sums(nests, axis))
@@ -372,7 +374,7 @@ def kept_warps(
     if form := form_of(op, nests, axis, calls, elements):
         return form.warps if form.kept else 0
     again, functions = is_read_again(nests, axis), _has_functions(nests, axis)
-    if not again or elements < (KEPT_WITH_FUNCTIONS if functions else _kept_from(nests, axis)):
+    if not again or elements < (KEPT_WITH_FUNCTIONS if functions else KEPT_FROM):
         return 0
     if elements <= _whole_row(nests, axis) and _reduces_vectors(nests, axis):
         return 0
@@ -397,12 +399,6 @@ def _reduces_vectors(nests: Sequence[FusedNest], axis: int) -> bool:
             if any(T.axes_of(r) == {axis} and r.attr not in made for r in nest.reads):
                 return True
     return False
-
-
-def _kept_from(nests: Sequence[FusedNest], axis: int) -> int:
-    """From how many elements on rows without functions are kept whose length only a call knows: of
-    those that several sums read, none that registers could hold."""
-    return KEPT_FROM + (_sums(nests, axis) > 1)
 
 
 def most_few(op: Any, nests: Sequence[FusedNest], axis: int) -> int:

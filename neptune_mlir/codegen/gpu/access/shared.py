@@ -65,7 +65,7 @@ class SharedMemory:
         self.top = 0
         self.peak = 0
         self.unsafe = False  # some thread may still read memory at or above `top`
-        self.loops = True  # whether the kernel has any
+        self.once = False  # whether no code is run twice, and no parts of other kernels are joined
         self.byte_of: dict[Any, tuple[Any, int]] = {}  # a byte -> the word that has it, and where
         self.pair_of: dict[Any, Any] = {}  # two bytes that were made together -> both in 16 bits
 
@@ -89,7 +89,7 @@ class SharedMemory:
         """Bytes for what warps reduced, that nobody reads any more: behind a barrier, or, as long
         as they are few, such as nobody ever took, in code that is run once."""
         top = self.top
-        once = not self.loops and ir.InsertionPoint.current.block.owner.operation.name == "gpu.func"
+        once = self.once and ir.InsertionPoint.current.block.owner.operation.name == "gpu.func"
         fresh = once and self.peak - top + size <= FRESH
         self.top = self.peak if fresh else top
         offset = self.take(size)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 LOADS = ("tensor.extract_slice", "tensor.pad")
 WORD = 4  # bytes of a register
 LITTLE = 8  # registers of a thread that any tile may take first
+FEW = 64  # threads of a program that wait for all, where they have more than twice as many
 ROOM, FULL = 32, 512  # registers and threads of a program in which tiles of twice as many may
 MOST = 64  # registers of a thread that wait for what was asked for
 
@@ -88,9 +89,9 @@ def _await_all(
     writer: KernelWriter, ops: list[Any], arrived: dict[Any, Arriving], words: int
 ) -> None:
     """Let the first sum wait for all that was asked for, where others follow it, or shared memory
-    has the row, or a thread has more than LITTLE twice: an assembler moves loads down to where
+    has the row, or few warps have more than LITTLE twice: an assembler moves loads down to where
     their registers are used, behind what the first sum waits for. (Beside one sum alone a few loads
-    stay before it, and no longer wait would pay.)"""
+    stay before it; and of many warps some wait while others compute.)"""
     sums = [g for op in ops if op.name == "linalg.generic" and (g := read_generic(op)).reduced]
     for g in sums:
         read = {value for k, value in enumerate(g.inputs) if g.is_read(k)}
@@ -100,9 +101,16 @@ def _await_all(
         if others and kept:
             kept[0].tie(writer.s, others)
             return
-        if others and rows and (len(sums) > 1 or words > 2 * LITTLE):
+        alone = words > 2 * LITTLE and writer.threads.count <= FEW
+        if others and rows and (len(sums) > 1 or alone):
             rows[0].tie(writer.s, others)
             return
+
+
+def reads_kernels(writer: KernelWriter) -> bool:
+    """Whether a program reads what other kernels made."""
+    loads = (op.operation for op in writer.body.operations if op.operation.name in LOADS)
+    return any(_is_load(writer, op) and _is_of_kernel(writer, op.results[0]) for op in loads)
 
 
 def _has_room(writer: KernelWriter) -> bool:
