@@ -12,7 +12,12 @@ import pytest
 
 from neptune_mlir.targets import tuned
 from support import effort, kept_code, often, poison
-from support.collection import Backwards, is_every_other, restore
+from support.collection import (
+    Backwards,
+    import_what_others_import_late,
+    is_every_other,
+    restore,
+)
 from support.effort import as_shipped
 from support.small_tiles import small_tiles
 
@@ -36,6 +41,8 @@ def pytest_configure(config):
         config.kept_code = os.environ[kept_code.ENVIRONMENT] = tempfile.mkdtemp(prefix="neptune-")
     kept_code.install()
     poison.install()
+    if is_every_other(config):
+        import_what_others_import_late()
 
 
 def pytest_unconfigure(config):

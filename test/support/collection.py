@@ -3,11 +3,14 @@
 
 Each of them imports all tests. In a fresh checkout a file is compiled by whoever imports it first,
 the packages that it imports, too, and what is asserted in it is rewritten: two workers that go the
-same way do all that twice, at the same time. Half of a worker's collection is that.
+same way do all that twice, at the same time. Half of a worker's collection is that. The same holds
+for large packages, which are installed without compiled files: most tests import torch first.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 from collections.abc import Iterable
 
@@ -19,6 +22,14 @@ def is_every_other(config: pytest.Config) -> bool:
     in an order that somebody gave, has not much to compile.)"""
     number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
     return int(number) % 2 == 1 and config.args == config.getini("testpaths")
+
+
+def import_what_others_import_late() -> None:
+    """While another worker compiles torch, compile what is left: a fifth of the processor time of
+    both."""
+    for name in ("jax", "onnx", "sympy"):
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
 
 
 class Backwards(pytest.Dir):

@@ -32,6 +32,14 @@ def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trees_of_this_file_alone():
+    """Whoever looks for garbage afterwards would walk a million nodes each time."""
+    yield
+    trees.cache_clear()
+    nodes.cache_clear()
+
+
 def tools() -> dict[str, ast.Module]:
     """The syntax trees of the files in tools/."""
     paths = sorted((ROOT / "tools").glob("*.py"))

@@ -296,14 +296,8 @@ class Comparison:
         self._unfused = [*np.take_along_axis(of_orders, worst[None, None], 1)[:, 0]]
         self._ranged = []
 
-    def add_order(self, unfused: Any, exact: Any) -> None:
-        """The program as written on the first input, its sums in another order."""
-        one, two = (np.asarray(a)[None] for a in (unfused, exact))
-        self.in_orders.append(self.errors_of(one, two)[0])
-
     def errors_of(self, unfused: Any, exact: Any) -> Array:
-        """What the program as written is off by in several runs, by run and row: what each of them
-        alone would be in `add_runs`."""
+        """What the program as written is off by in several runs, each by itself, by run and row."""
         unfused, exact = np.asarray(unfused), np.asarray(exact)
         if self.dtype not in EPSILON or unfused.shape != exact.shape:
             return np.zeros((len(unfused), 0))

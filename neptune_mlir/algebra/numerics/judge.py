@@ -244,9 +244,11 @@ def _rearranged(
         return
     elsewhere = programs.comparisons()
     many = [arguments, *beside.further(1, FURTHER)]
+    runs = []
     for k, (inputs, way) in enumerate(zip(many, (None, *draws), strict=True)):
         there = programs if way is None else _in_the_order(programs, way)
-        yield from _run(there, [inputs], elsewhere, look, first=k)
+        runs += yield from _runs(there, [inputs], look, k)
+    _compare_all(runs, elsewhere, look)
     many = [arguments, *beside.further(1, found[0].runs)]
     for k, (comparison, other) in enumerate(zip(found, elsewhere, strict=True)):
         if not comparison.ok and not comparison.strangers:
@@ -296,8 +298,7 @@ def _turned(programs: Programs, arguments: Sequence[Any]) -> Sequence[Comparison
     fused, exact = programs.fused(arguments), programs.exact(arguments)
     written = [programs.otherwise(number)(arguments) for number in range(1, ROUNDINGS + 1)]
     for comparison, a, c, *several in zip(found, fused, exact, *written, strict=True):
-        of_all = np.stack(several)
-        comparison.add_runs(*(np.stack([a] * len(written)), of_all, np.stack([c] * len(written))))
+        comparison.add_runs(np.stack([a] * ROUNDINGS), np.stack(several), np.stack([c] * ROUNDINGS))
     return found
 
 
@@ -339,9 +340,8 @@ def _judged(
         jitters += [run(arguments) for run in programs.in_every_order()]
     found = programs.comparisons()
     hidden = yield from beside.hidden()
-    yield from _run(
-        programs, [arguments], found, look, near, unequal, jitters, hidden, shifted=known
-    )
+    also: dict[str, Any] = {"near": near, "unequal": unequal, "jitters": jitters, "shifted": known}
+    yield from _run(programs, [arguments], found, look, hidden=hidden, **also)
     if all(c.ok or c.strangers for c in found):
         return found
     for runs in (AGAIN, *CLOSE):
@@ -354,14 +354,14 @@ def _judged(
         if not close or runs > programs.most:
             break
         more = beside.further(first, runs)
-        yield from _run(programs, more, found, look, hidden=hidden, first=first)
+        yield from _run(programs, more, found, look, first, hidden=hidden)
     if not odd and any(c.strangers for c in found):  # is it so in the unfused program, too?
         return (yield from _judged(programs, besides, replace(look, otherwise=False), True))
     if any(c.alone > programs.within for c in found):
         for way in _ways(programs, look):
             written = way(arguments)
-            for comparison, *of_one in zip(found, written, programs.exact(arguments), strict=True):
-                comparison.add_order(*of_one)
+            for one, *of_one in zip(found, written, programs.exact(arguments), strict=True):
+                one.in_orders += [*one.errors_of(*(np.asarray(a)[None] for a in of_one))]
     return found
 
 
@@ -388,6 +388,7 @@ def _in_orders(
 class _OneRun:
     """An input, what the three programs make of it, and what else says more of it."""
 
+    programs: Programs
     arguments: Sequence[Any]
     results: list[list[Array]]
     asked: list[Run]
@@ -399,17 +400,21 @@ class _OneRun:
     def form(self) -> Any:
         """Runs of one form are compared together."""
         shapes = [[r.shape for r in of_program] for of_program in self.results]
-        more = None if self.summed is None else len(self.summed)
-        return shapes, len(self.asked), self.far, more, self.limit is None
+        return shapes, len(self.asked), self.far, self.summed and len(self.summed), not self.limit
 
 
 def _run(
     programs: Programs, many: Sequence[Sequence[Any]], found: Sequence[Comparison], look: _Look,
-    near: Sequence[Sequence[Any]] = (), unequal: Sequence[Sequence[Any]] = (),
-    jitters: Sequence[Sequence[Any]] = (), hidden: Sequence[Array] | None = None, first: int = 0,
-    shifted: Sequence[Sequence[Any]] = (),
+    first: int = 0, **known: Any,
 ) -> Asking[None]:  # fmt: skip
-    """Compare the results of several runs, with numbers from `first` on."""
+    """Compare the results of several runs, with numbers from `first` on. `known`: of `_compare`."""
+    _compare_all((yield from _runs(programs, many, look, first)), found, look, **known)
+
+
+def _runs(
+    programs: Programs, many: Sequence[Sequence[Any]], look: _Look, first: int
+) -> Asking[list[_OneRun]]:
+    """Several runs, with numbers from `first` on."""
     yield [(many, [programs.fused, programs.exact]), *_in_orders(programs, many, first)]
     stacks = stacked(many)
     finite = all(np.isfinite(stack).all() for stack in stacks)
@@ -420,37 +425,39 @@ def _run(
         results = [[np.asarray(r) for r in run(arguments)] for run in three]
         asked = _beyond_range(programs, results[1], results[2], look)
         limit = None if finite else programs.limit(arguments)
-        summed = programs.summed(arguments, finite)
-        how_far = bool(together), bool(beyond)
-        runs.append(_OneRun(arguments, results, asked, how_far, summed, limit))
+        more = (bool(together), bool(beyond)), programs.summed(arguments, finite), limit
+        runs.append(_OneRun(programs, arguments, results, asked, *more))
     replaced = [a for one in runs for a in (*(one.summed or ()), one.limit) if a is not None]
-    more = [([one.arguments], one.asked) for one in runs if one.asked]
-    if replaced or more:
-        yield [(replaced, [programs.exact]), *more]
+    further = [([one.arguments], one.asked) for one in runs if one.asked]
+    if replaced or further:
+        yield [(replaced, [programs.exact]), *further]
+    return runs
+
+
+def _compare_all(
+    runs: Sequence[_OneRun], found: Sequence[Comparison], look: _Look, **known: Any
+) -> None:
     for _, group in groupby(runs, lambda one: one.form):
         some = list(group)
         for k, comparison in enumerate(found):
-            _compare(programs, some, k, comparison, look, near, unequal, jitters, hidden, shifted)
+            _compare(some, k, comparison, look, **known)
 
 
 def _compare(
-    programs: Programs, runs: Sequence[_OneRun], k: int, comparison: Comparison, look: _Look,
-    near: Sequence[Sequence[Any]], unequal: Sequence[Sequence[Any]],
-    jitters: Sequence[Sequence[Any]], hidden: Sequence[Array] | None,
-    shifted: Sequence[Sequence[Any]],
+    runs: Sequence[_OneRun], k: int, comparison: Comparison, look: _Look,
+    near: Sequence[Any] = (), unequal: Sequence[Any] = (), jitters: Sequence[Any] = (),
+    hidden: Sequence[Array] | None = None, shifted: Sequence[Any] = (),
 ) -> None:  # fmt: skip
     """Add runs of one form to the comparison of result `k`."""
-    first, exact = runs[0], programs.exact
+    first = runs[0]
     fused, unfused, right = (np.array([one.results[p][k] for one in runs]) for p in range(3))
     replaced = [
-        np.array([exact(of_one)[k] for of_one in several])
+        np.array([one.programs.exact(a)[k] for one, a in zip(runs, several, strict=True)])
         for several in zip(*(one.summed or () for one in runs), strict=True)
     ]
-    beyond = [
-        np.array([one.asked[j](one.arguments)[k] for one in runs])
-        for j in range(len(first.asked))
-    ]
-    limit = np.array([exact(one.limit)[k] for one in runs]) if first.limit is not None else None
+    asked = zip(*([run(one.arguments)[k] for run in one.asked] for one in runs), strict=True)
+    beyond = [np.array(several) for several in asked]
+    limit = [one.programs.exact(one.limit)[k] for one in runs if one.limit is not None]
     comparison.loose = first.summed is not None
     comparison.together, comparison.beyond = first.far
     of_near, of_unequal, of_jitters, of_shifted = (
@@ -460,8 +467,9 @@ def _compare(
     comparison.add_runs(
         fused, unfused, right, of_near, of_unequal, replaced, of_jitters,
         False if hidden is None else hidden[k],
-        beyond[0] if beyond else None, beyond[1:], of_shifted, limit,
-        [_rounded_otherwise(programs, one.arguments, k) for one in runs]
+        beyond[0] if beyond else None, beyond[1:], of_shifted,
+        np.array(limit) if limit else None,
+        [_rounded_otherwise(one.programs, one.arguments, k) for one in runs]
         if look.otherwise else (), look.every,
     )  # fmt: skip
 

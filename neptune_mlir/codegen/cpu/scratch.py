@@ -9,7 +9,8 @@ from typing import Any
 from neptune_mlir.codegen.cpu.emit import MemoryView, VectorEmitter
 from neptune_mlir.ir.bindings import arith, ir, memref
 
-_ALIGN = 64
+_ALIGN = 64  # bytes of a line
+_SPREAD = 512  # bytes from row to row
 
 
 @dataclass(eq=False)
@@ -29,9 +30,10 @@ class Slot:
         if not rank:
             return ()
         pitch = -(-self.shape[self.inner] // em.lanes) * em.lanes
-        # rows a multiple of 1 KiB apart would fall into the same few cache sets
-        if pitch * _bytes(self.kind) % 1024 == 0 and rank > 1:
-            pitch += em.lanes
+        # rows a multiple of 512 bytes apart would fall into an eighth of the sets of the nearest
+        # cache, or fewer; a line more each spreads them over all
+        if pitch * _bytes(self.kind) % _SPREAD == 0 and rank > 1:
+            pitch += max(em.lanes, _ALIGN // _bytes(self.kind))
         for d in reversed([d for d in range(rank) if d != self.inner]):
             strides[d] = pitch
             pitch *= self.shape[d]

@@ -8,6 +8,10 @@ the array, and who makes a result may write it. Whether the array is contiguous 
 time, so each such tile stays in scratch for arrays that are not (`vectorize-tiles` chooses between
 two addresses, not between two pieces of code).
 
+What products read often is better read where it lies in one piece, with strides that are known. A
+whole tile of contiguous rows that have all of the array's elements lies in the array as it would in
+scratch, and is read there where that is so.
+
 A result that no cache holds is stored past the caches, for else memory is read before it is
 written. That pays where whole lines are stored one after the other alone. So the array has to have
 UNCACHED bytes, its rows WIDE elements and whole lines, which is known at run time too. In kernels
@@ -17,7 +21,7 @@ that compute functions (exponentials) stores are not what is waited for: they we
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neptune_mlir.codegen.cpu.emit import Index, MemoryView, VectorEmitter
@@ -42,6 +46,7 @@ class DirectTile:
         within: for each dimension, how many elements of the array there are; None: all of the
             tile's.
         fills: ops that give it its padding, of no use where it lies in an array.
+        alike: whether it has the strides of its own memory there, or is not read there.
     """
 
     tile: Any
@@ -49,6 +54,7 @@ class DirectTile:
     loads: bool
     within: tuple[Index | None, ...]
     fills: tuple[Any, ...] = ()
+    alike: bool = False
 
     @property
     def may_go_past(self) -> bool:
@@ -80,21 +86,30 @@ class DirectTile:
 # an op with its operands resolved to views; None for one that works on parts of arrays
 GenericOf = Callable[[Any], TileGeneric | None]
 VectorLoop = Callable[[Any, Any, tuple[Index | None, ...]], int | None]
+# (tile, array) -> whether elements lie in the array as they do in the tile, if strides are equal
+MayBeAlike = Callable[[Any, Any], bool]
 
 
 def find(
-    function: Any, generic_of: GenericOf, live: LiveSizes, vector_loop: VectorLoop
-) -> dict[Any, DirectTile]:
+    function: Any, generic_of: GenericOf, live: LiveSizes, vector_loop: VectorLoop,
+    may_be_alike: MayBeAlike,
+) -> dict[Any, DirectTile]:  # fmt: skip
     """The tiles of a kernel that need no memory, by the op that copies them."""
-    search = _Search(generic_of, live, vector_loop)
+    search = _Search(generic_of, live, vector_loop, may_be_alike)
     function.walk(search.visit)
     return search.run()
 
 
 def place(
-    em: VectorEmitter, tile: MemoryView, within: tuple[Index | None, ...], outside: MemoryView
+    em: VectorEmitter, tile: MemoryView, direct: DirectTile, outside: MemoryView
 ) -> tuple[Any, MemoryView]:
     """Whether an array is contiguous as vectors need it; a tile there, or else where it is."""
+    if direct.alike:
+        same: Any = True
+        for n, m in zip(outside.strides, tile.strides, strict=True):
+            same = em.both(same, em.equal(n, m))
+        base = em.either(same, outside.base, tile.base)
+        return same, replace(tile, base=base, offset=em.select(same, outside.offset, tile.offset))
     slot = tile.slot
     unit = em.equal(outside.strides[slot.inner], 1)
     strides = tuple(
@@ -103,7 +118,8 @@ def place(
     )
     return unit, MemoryView(
         em.either(unit, outside.base, tile.base), tile.kind,
-        em.select(unit, outside.offset, tile.offset), tile.sizes, strides, slot, None, within,
+        em.select(unit, outside.offset, tile.offset), tile.sizes, strides, slot, None,
+        direct.within,
     )  # fmt: skip
 
 
@@ -133,9 +149,11 @@ def fills_lines(em: VectorEmitter, part: MemoryView) -> Any:
 
 class _Search:
     def __init__(
-        self, generic_of: GenericOf, live: LiveSizes, vector_loop: VectorLoop
-    ) -> None:
+        self, generic_of: GenericOf, live: LiveSizes, vector_loop: VectorLoop,
+        may_be_alike: MayBeAlike,
+    ) -> None:  # fmt: skip
         self._generic_of, self._live, self._vector_loop = generic_of, live, vector_loop
+        self._may_be_alike = may_be_alike
         self._copies: list[Any] = []
         self._written: set[Any] = set()  # arrays
         self._read: set[Any] = set()
@@ -203,9 +221,12 @@ class _Search:
                 return None
             else:
                 readers.append((user, position))
-        if not readers or not all(self._suits(*reader, tile, within) for reader in readers):
+        if not readers:
             return None
-        return DirectTile(tile, copy, True, within, tuple(fills))
+        alike = not all(self._suits(*reader, tile, within) for reader in readers)
+        if alike and (any(n is not None for n in within) or not self._may_be_alike(tile, array)):
+            return None
+        return DirectTile(tile, copy, True, within, tuple(fills), alike)
 
     def _pads(self, op: Any) -> bool:
         """Whether an op fills a tile with zeros: what lanes behind the end of an array read as."""

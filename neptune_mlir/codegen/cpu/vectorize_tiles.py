@@ -94,7 +94,8 @@ class _GridKernel:
             self._plan_layouts()
             assert self.live is not None
             self.direct = tile_direct.find(
-                self.function.operation, self._known, self.live, self._vector_loop
+                self.function.operation, self._known, self.live, self._vector_loop,
+                self._may_be_alike,
             )
             self.useless = {op for tile in self.direct.values() for op in tile.fills}
             self._operations(body)
@@ -253,6 +254,14 @@ class _GridKernel:
         loops = [d for d in range(len(generic.extents)) if place.position_of(d) == slot.inner]
         return found if found is not None and [found] == loops else None
 
+    def _may_be_alike(self, tile: Any, array: Any) -> bool:
+        """Whether a tile has an array's type, and rows of whole vectors: what lies behind a row of
+        the array is another one."""
+        slot, last = self.views[tile].slot, len(tile.type.shape) - 1
+        whole = slot.inner == last and not slot.shape[last] % self.em.lanes
+        plain = isinstance(slot.kind, (ir.F32Type, ir.F64Type))
+        return bool(whole and plain and slot.kind == self.views[array].kind)
+
     def _unknown(self, slot: Slot) -> tuple[Index, ...]:
         """Strides that are known where a tile is contiguous alone."""
         any_value = self.function.arguments[0]
@@ -291,7 +300,8 @@ class _GridKernel:
         with ir.InsertionPoint(op), op.location:
             source = self.views[op.operands[0]]
             target = self.views[op.operands[1]]
-            unit = self._choose_place(direct, source, self._ahead(op.operands[0]))
+            ahead = None if direct.alike else self._ahead(op.operands[0])
+            unit = self._choose_place(direct, source, ahead)
             apart = self.em.negation(unit)
             self.em.branch(apart, lambda: tile_copy.copy(self.em, source, target))
 
@@ -319,7 +329,7 @@ class _GridKernel:
     def _choose_place(
         self, direct: DirectTile, outside: MemoryView, ahead: Index | None = None, past: Any = None
     ) -> Any:
-        unit, tile = tile_direct.place(self.em, self.views[direct.tile], direct.within, outside)
+        unit, tile = tile_direct.place(self.em, self.views[direct.tile], direct, outside)
         self.views[direct.tile] = replace(tile, ahead=ahead, past=past)
         return unit
 

@@ -367,17 +367,19 @@ def check(size, compiled=False, cases=tuple(CASES)):
 
 @pytest.mark.filterwarnings("ignore")
 def test_two_processes():
-    check(2)
+    """Forward and backward, of uneven lengths; all other cases run nightly."""
+    check(2, cases=("global, uneven", "causal, zigzag, grouped heads", "decode",
+                    "linear and cross-entropy", "met late"))  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_four_processes():
-    """Forward and backward, of uneven lengths; all other cases of four run nightly."""
+    """The same of four."""
     check(4, cases=("global, uneven", "decode", "linear and cross-entropy", "few", "no keys"))
 
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("size, compiled", [(4, False), (2, True)])
+@pytest.mark.parametrize("size, compiled", [(2, False), (4, False), (2, True)])
 def test_more_processes_and_compiled_kernels(size, compiled):
     check(size, compiled)
