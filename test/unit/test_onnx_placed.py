@@ -174,3 +174,24 @@ def test_forms_of_nodes_that_torch_mlir_knows(tmp_path):
     }  # fmt: skip
     wanted = saved(tmp_path / "f.onnx", nodes, given, "abcdefghijlmnop", held, opset=21)
     check(tmp_path / "f.onnx", given, wanted)
+
+
+def test_the_nearest_element_is_that_of_float32():
+    """3 over 0.6 is below 5 in float64, of a scale that float32 holds."""
+    from neptune_mlir.driver.onnx.resized import _places
+
+    at = _places("asymmetric", 8, 4, np.float32(0.6), 0, 1)
+    assert np.floor(at).tolist() == [0, 1, 3, 5]
+
+
+def test_a_mask_that_is_shorter_than_the_keys(tmp_path):
+    """What is behind it is not seen."""
+    nodes = [Node("Attention", ["q", "k", "k", "mask", "", "", "counts"], ["a"])]
+    given = {
+        "q": f32(2, 2, 3, 4),
+        "k": f32(2, 2, 6, 4),
+        "mask": f32(3, 4),
+        "counts": np.array([3, 4]),
+    }
+    wanted = saved(tmp_path / "f.onnx", nodes, given, "a")
+    check(tmp_path / "f.onnx", given, wanted)

@@ -251,7 +251,7 @@ def _attention(w: _Nodes, node: NodeProto) -> Sequence[str] | None:
     if not (heads and shared and dim and value_dim):
         return None
     group = heads // shared
-    if mask and (mask := _grouped_mask(w, node.input[3], shared, group)) == "":
+    if mask and (mask := _grouped_mask(w, _of_all_keys(w, node), shared, group)) == "":
         return None
     if flat:
         dim, value_dim = dim // heads, value_dim // shared
@@ -294,10 +294,30 @@ def _masked(w: _Nodes, node: NodeProto, scores: str, mask: str, seen: str) -> st
     return w.op("Where", seen, scores, least) if seen else scores
 
 
+def _of_all_keys(w: _Nodes, node: NodeProto) -> str:
+    """A mask with elements for keys behind its last ones, which nothing sees; "" where how many
+    there are is not known."""
+    mask, past, (kind, shape) = node.input[3], _inputs(node, 5)[4], w.types[node.input[3]]
+    counts = [w.shape(node.input[1])[-2], w.shape(past)[2] if past in w.types else 0]
+    if shape[-1] is None or None in counts:
+        return mask  # as it is, as long as the keys
+    missing = sum(n or 0 for n in counts) - shape[-1]
+    if missing <= 0 or shape[-1] == 1:
+        return mask
+    if None in shape:
+        return ""
+    wide = [*shape[:-1], missing]
+    never = np.full(wide, 0 if kind == TensorProto.BOOL else -np.inf)
+    held = helper.make_tensor("", kind, wide, never.flatten().tolist())
+    found = w.op("Concat", mask, w.op("Constant", value=held), axis=-1)
+    w.types[found] = (kind, [*shape[:-1], shape[-1] + missing])
+    return found
+
+
 def _grouped_mask(w: _Nodes, mask: str, shared: int, group: int) -> str:
     """A mask under scores whose heads are split in groups; "" where that is not known."""
-    shape = w.shape(mask)
-    if group == 1 or len(shape) == 2:
+    shape = w.shape(mask) if mask else []
+    if group == 1 or len(shape) <= 2:
         return mask
     if len(shape) == 4 and shape[1] == 1:
         return w.op("Unsqueeze", mask, w.constant([2]))

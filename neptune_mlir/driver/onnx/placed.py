@@ -169,7 +169,7 @@ def pooled_regions(
         steps = w.op("Div", length, c.number(parts))
         kind = np.float64 if w.types[x][0] == TensorProto.DOUBLE else np.float32
         middles = (np.arange(parts * taken) + 0.5) / taken
-        middles = w.op("CastLike", w.constant(middles, kind), x)
+        middles = w.op("Cast", w.constant(middles, kind), to=w.types[x][0])
         at = w.op("Add", first, w.op("Mul", steps, middles))  # [regions, parts * taken]
         valid = c.inside(at, -1.0, size)
         at = w.op("Min", w.op("Max", at, c.number(0.0)), c.number(size - 1))
@@ -230,7 +230,7 @@ def deformed(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequenc
         tap = np.arange(size[k]).reshape([-1 if k == 0 else 1, 1 if k == 0 else -1]) * gaps[k]
         tap = np.broadcast_to(tap, size).reshape(taps, 1, 1)
         first = (np.arange(out[k]) * steps[k] - pads[k]).reshape([-1, 1] if k == 0 else [1, -1])
-        start = w.op("CastLike", w.constant(tap + first, np.float32), x)
+        start = w.op("Cast", w.constant(tap + first, np.float32), to=w.types[x][0])
         at = w.op("Gather", moved, w.constant(k), axis=3)
         at = w.op("Add", at, start)  # [images, parts, taps, *out]
         low = w.op("Floor", at)

@@ -28,8 +28,8 @@ def resized(w: Any, inputs: Sequence[str], given: Mapping[str, Any]) -> Sequence
     if len(values) != len(axes):
         return None
     if known == [scales]:
-        by = [float(v) for v in values]
-        new = [floor(shape[k] * s) for k, s in zip(axes, by, strict=True)]
+        by = [np.float32(v) for v in values]
+        new = [floor(np.float32(shape[k]) * s) for k, s in zip(axes, by, strict=True)]
     else:
         new, by = _sizes([int(v) for v in values], [shape[k] for k in axes], given)
     mode = given.get("mode", b"nearest").decode()
@@ -75,8 +75,9 @@ def _sizes(
 def _places(
     mode: str, count: int, made: int, scale: float, first: float, last: float
 ) -> Any:  # fmt: skip
-    """Where elements of the new image lie in the old one."""
-    at = np.arange(made, dtype=np.float64)
+    """Where elements of the new image lie in the old one, in float32 as in every runtime: which is
+    the nearest one depends on it."""
+    at, scale = np.arange(made, dtype=np.float32), np.float32(scale)
     if mode == "align_corners":
         return at * (count - 1) / (made - 1) if made > 1 else at * 0
     if mode == "asymmetric":
@@ -133,6 +134,6 @@ def _along(w: Any, x: str, like: str, axis: int, taps: Sequence[tuple[Any, Any]]
         part = w.op("Gather", x, w.constant(places), axis=axis)
         if weights is not None:
             wide = w.constant(weights.reshape(-1, *behind), np.float32)
-            part = w.op("Mul", part, w.op("CastLike", wide, like))
+            part = w.op("Mul", part, w.op("Cast", wide, to=w.types[like][0]))
         total = w.op("Add", total, part) if total else part
     return str(total)
