@@ -29,7 +29,8 @@ ONNX = "torch-onnx-to-torch-backend-pipeline"
 # ways first
 _ODD = re.compile(
     r"\bstablehlo\.(while|case|if|scatter|select_and_scatter|sort|optimization_barrier|composite"
-    r"|get_dimension_size|dynamic_update_slice)\b"
+    r"|get_dimension_size|dynamic_update_slice|fft|complex)\b"
+    r"|complex<"
     r"|\bchlo\.top_k\b"
     r"|across dimensions = \[\]"
     r"|\btensor<(\d+x)*0x"

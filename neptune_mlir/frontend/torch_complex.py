@@ -316,8 +316,12 @@ def _waves(torch: Any, like: Any, rows: int, columns: int, n: int, sign: int) ->
     with tracing(), torch._subclasses.fake_tensor.unset_fake_temporarily():
         j = torch.arange(rows, device=like.device).unsqueeze(1)
         k = torch.arange(columns, device=like.device)
-        angle = ((j * k) % n).double() * (sign * 2 * math.pi / n)
-        return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
+        turns = (j * k) % n
+        angle, exact = turns.double() * (2 * math.pi / n), 4 * turns % n == 0
+        # 0 where that is exact, so that what has no imaginary part has an angle of 0 or pi
+        both = (torch.where(exact, x.round(), x) for x in (angle.cos(), angle.sin()))
+        cosines, sines = (x.to(like.dtype) for x in both)
+        return cosines, sign * sines + 0.0
 
 
 def _multiplied(

@@ -261,7 +261,7 @@ class _Search:
                 maker = (user, position)
             elif user != copy and user.name != "memref.dealloc":
                 return None
-        if maker is None or not self._makes(*maker) or not _soon(maker[0], copy, known):
+        if maker is None or not self._makes(*maker) or not _soon(maker[0], copy, array, known):
             return None
         if not self._suits(*maker, tile, within):
             return None
@@ -397,9 +397,9 @@ def _follows(op: Any, other: Any) -> bool:
     return bool(other.is_before_in_block(op))
 
 
-def _soon(op: Any, copy: Any, known: dict[Any, DirectTile]) -> bool:
-    """Whether `copy` comes behind `op`, and between them are only computations, ops that touch no
-    memory, and copies that are known to be direct."""
+def _soon(op: Any, copy: Any, array: Any, known: dict[Any, DirectTile]) -> bool:
+    """Whether `copy` comes behind `op`, and between them are only computations that do not write
+    the array (a pad's fill), ops that touch no memory, and copies that are known to be direct."""
     if op.block != copy.block or not op.is_before_in_block(copy):
         return False
     between = False
@@ -407,7 +407,10 @@ def _soon(op: Any, copy: Any, known: dict[Any, DirectTile]) -> bool:
         if other.operation == copy:
             return True
         if between and not touches_nothing(other.operation):
-            if other.operation.name != "linalg.generic" and other.operation not in known:
+            if other.operation.name != "linalg.generic":
+                if other.operation not in known:
+                    return False
+            elif any(_root(v) == array for v in list(other.operands)[_inputs(other.operation) :]):
                 return False
         between = between or other.operation == op
     return False

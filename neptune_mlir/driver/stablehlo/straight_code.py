@@ -15,7 +15,7 @@ from typing import Any
 
 from neptune_mlir.dialects.context import load_dialects_of, make_context
 from neptune_mlir.dialects.regions import clone_scalar_code
-from neptune_mlir.driver.stablehlo import forms, lengths, loops, numbers, updates
+from neptune_mlir.driver.stablehlo import forms, lengths, loops, numbers, pairs, updates
 from neptune_mlir.errors import InputError
 from neptune_mlir.ir.bindings import diagnostic_lines, ir, lock, passmanager
 
@@ -53,6 +53,7 @@ def straightened(text: str, name: str, register: Callable[[Any], None] | None = 
             if operation.operation.name == "func.func":
                 changed |= numbers.fold(operation.operation)
                 changed |= updates.choose_by_position(operation.operation)
+                changed |= pairs.take_apart(operation.operation)
             if "get_dimension_size" in text and operation.operation.name == "func.func":
                 changed |= lengths.with_extents(operation.operation, name)
         return str(module.operation.get_asm(enable_debug_info=True)) if changed else text

@@ -137,7 +137,7 @@ def test_two_steps_of_a_recurrence_make_no_cycle():
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda x: jnp.fft.fft(x).real, r"^f\.mlir:\d+:\d+: 'stablehlo\.fft' has no lowering"),
+        (lambda x: jnp.fft.rfft(jnp.zeros(1031) + x[0, 0]).real, r"'stablehlo\.fft' has no"),
         (lambda x: jnp.linalg.cholesky(x), r"'stablehlo\.custom_call @\w+' has no lowering"),
     ],
 )  # fmt: skip
@@ -147,6 +147,27 @@ def test_what_is_refused_is_named_where_it_stands(function, said):
         foreign.from_text(text, "f.mlir")
 
 
+def test_a_padded_array_is_filled_before_it_is_written():
+    """A tile that is made where an array lies was there before the fill of the pad, and lost."""
+    agrees(lambda x: [jnp.pad(v, ((0, 0), (0, 4))) for v in (x, x[::-1])], f32(2, 8))
+
+
+def test_complex_numbers_are_pairs():
+    """Transforms of each kind, of many elements by rows; angles of what has no imaginary part."""
+
+    def function(x, h):
+        spectrum, long = jnp.fft.fft(x), jnp.fft.rfft(h)
+        return (
+            jnp.abs(spectrum), jnp.angle(spectrum), jnp.fft.fft2(x).real, jnp.abs(x + 1j * x),
+            jnp.fft.ifft(jnp.conj(spectrum * (1 + 2j))).imag, jnp.exp(1j * x).real, long.imag,
+            jnp.fft.irfft(jnp.fft.rfft(x, 12) / (jnp.fft.rfft(x[::-1], 12) + 9), 12),
+            jnp.fft.irfft2(jnp.fft.rfft2(x), (2, 7)), jnp.fft.irfft(long), (long @ long.T).real,
+        )  # fmt: skip
+
+    agrees(function, f32(2, 8), f32(3, 132))
+
+
 def test_constants_of_complex_numbers():
+    weights = np.arange(4) * (1 + 2j)
     with pytest.raises(InputError, match="complex numbers"):
-        neptune_mlir.compile(jax.jit(lambda x: jnp.abs(x + 1j * x)).lower(f32(4)))
+        neptune_mlir.compile(jax.jit(lambda x: jnp.abs(x * weights)).lower(f32(4)))
