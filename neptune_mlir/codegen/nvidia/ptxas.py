@@ -71,6 +71,7 @@ def version() -> str:
     return f"ptxas {match[1] if match else 'of unknown version'}"
 
 
+_KERNEL = re.compile(r"^\.visible \.entry ([^\s(]+)\(.*?^\}", re.DOTALL | re.MULTILINE)
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -98,21 +99,29 @@ def assemble_without_spills(text: str, target: NvidiaTarget) -> Cubin:
     A kernel's `.minnctapersm` bounds its registers; each retry lowers it by one, from what the
     assembler made room for where a kernel asks for nothing. What still spills with all the
     registers that a thread can have stays as it is. Raises ToolError.
+
+    A retry assembles the kernels that spilled alone: a program may have dozens of others.
     """
+    made, tried, asked = assemble(text, target), text, text
     while True:
-        made = assemble(text, target)
         spilling = [
             name
             for name, used in made.figures.items()
             if (used.spill_stores or used.spill_loads) and used.registers < target.thread_registers
         ]
-        relaxed = text
+        before = asked
         for name in spilling:
             room = threads_with(target, made.figures[name].registers)
-            relaxed = _fewer_blocks(relaxed, name, room)
-        if relaxed == text:
-            return made
-        text = relaxed
+            asked = _fewer_blocks(asked, name, room)
+        if asked == before:
+            return made if asked == tried else assemble(asked, target)
+        tried = _without_others(asked, spilling)
+        made = assemble(tried, target)
+
+
+def _without_others(text: str, kernels: list[str]) -> str:
+    """PTX without the kernels that are not among `kernels`."""
+    return _KERNEL.sub(lambda found: found[0] if found[1] in kernels else "", text)
 
 
 def _fewer_blocks(text: str, kernel: str, threads: int = 0) -> str:

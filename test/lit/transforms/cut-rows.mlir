@@ -2,7 +2,8 @@
 // RUN: neptune-opt %s --inline-maps --rolling-update --prune-masks --tile=rows=16,stream=32 --set-choices=cut=0 --lower-correct --cut-rows --lower-to-tiles --canonicalize --cse | filecheck %s --check-prefix=WHOLE
 
 // Rows see what is of their own part. Tiles of 16 rows begin with a part: a kernel finds where each
-// does, and how many rows are its own. It loads as far as there are rows, and stores its own.
+// does, and how many rows are its own. It loads as far as there are rows, but numbers of its own rows
+// alone, and stores its own.
 
 // CHECK-LABEL: func.func @ragged
 // CHECK:       %[[CUTS:.*]]:2 = scf.forall (%{{.*}}) in (%{{.*}}) shared_outs
@@ -14,7 +15,8 @@
 // CHECK-DAG:     %[[FIRST:.*]] = arith.index_cast %[[AT]]
 // CHECK-DAG:     %[[ROWS:.*]] = arith.index_cast %[[OWN]]
 // CHECK:         %[[THERE:.*]] = affine.min #{{.*}}(%[[FIRST]])
-// CHECK:         tensor.extract_slice %{{.*}}[%[[FIRST]]] [%[[THERE]]]
+// CHECK:         tensor.extract_slice %{{.*}}[%[[FIRST]]] [%[[ROWS]]] [1] : tensor<?xi32>
+// CHECK:         tensor.extract_slice %{{.*}}[%[[FIRST]], %{{.*}}] [%[[THERE]], %{{.*}}]
 // CHECK:         tensor.parallel_insert_slice %{{.*}} into %[[OUT]][%[[FIRST]]] [%[[ROWS]]] [1]
 
 // WHOLE-NOT: _cuts

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -125,6 +126,29 @@ def test_fewer_blocks_where_a_kernel_would_spill():
     silent = text.replace(".minnctapersm 3\n", "")
     assert ptxas._fewer_blocks(silent, "k") == silent
     assert ".maxntid 128, 1, 1\n.minnctapersm 7\n" in ptxas._fewer_blocks(silent, "k", 1024)
+
+
+def test_kernels_that_spill_are_tried_without_the_others(monkeypatch):
+    def kernel(name, blocks):
+        bound = f".maxntid 128, 1, 1\n.minnctapersm {blocks}\n"
+        return f".visible .entry {name}(\n\t.param .u64 p\n)\n{bound}{{\n\t{{\n\t}}\n}}\n"
+
+    def assembled(text, target):
+        """Kernels spill where over two blocks are asked for."""
+        asks = re.findall(r"entry (\w+).*?minnctapersm (\d+)", text, re.DOTALL)
+        seen.append([name for name, _ in asks])
+        figures = {k: ptxas.Figures(32, 0, int(n) > 2, 0) for k, n in asks}
+        return ptxas.Cubin(text.encode(), figures, (), "")
+
+    seen = []
+    monkeypatch.setattr(ptxas, "assemble", assembled)
+    text = ".version 8.8\n" + kernel("a", 2) + kernel("b", 5) + kernel("c", 4)
+    made = ptxas.assemble_without_spills(text, nvidia("sm_90a"))
+    assert made.code.decode() == ".version 8.8\n" + kernel("a", 2) + kernel("b", 2) + kernel("c", 2)
+    assert seen == [["a", "b", "c"], ["b", "c"], ["b", "c"], ["b"], ["a", "b", "c"]]
+    seen.clear()
+    assert ptxas.assemble_without_spills(kernel("b", 4), nvidia("sm_90a")).figures["b"]
+    assert seen == [["b"], ["b"], ["b"]]
 
 
 def test_a_precision_that_does_not_exist():
