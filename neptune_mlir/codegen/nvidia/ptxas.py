@@ -71,7 +71,8 @@ def version() -> str:
     return f"ptxas {match[1] if match else 'of unknown version'}"
 
 
-_KERNEL = re.compile(r"^\.visible \.entry ([^\s(]+)\(.*?^\}", re.DOTALL | re.MULTILINE)
+_KERNEL = re.compile(r"^\.visible \.entry ([^\s(]+)\(", re.MULTILINE)
+_BRACE = re.compile("[{}]")
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -121,7 +122,22 @@ def assemble_without_spills(text: str, target: NvidiaTarget) -> Cubin:
 
 def _without_others(text: str, kernels: list[str]) -> str:
     """PTX without the kernels that are not among `kernels`."""
-    return _KERNEL.sub(lambda found: found[0] if found[1] in kernels else "", text)
+    kept, at = [], 0
+    for head in _KERNEL.finditer(text):
+        if head[1] not in kernels:
+            kept.append(text[at : head.start()])
+            at = _end(text, head.end())
+    return "".join((*kept, text[at:]))
+
+
+def _end(text: str, at: int) -> int:
+    """Where the body behind a position ends. (Assembly that is written out has blocks, too.)"""
+    depth = 0
+    for brace in _BRACE.finditer(text, at):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.end()
+    return len(text)
 
 
 def _fewer_blocks(text: str, kernel: str, threads: int = 0) -> str:

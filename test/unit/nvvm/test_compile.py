@@ -131,7 +131,7 @@ def test_fewer_blocks_where_a_kernel_would_spill():
 def test_kernels_that_spill_are_tried_without_the_others(monkeypatch):
     def kernel(name, blocks):
         bound = f".maxntid 128, 1, 1\n.minnctapersm {blocks}\n"
-        return f".visible .entry {name}(\n\t.param .u64 p\n)\n{bound}{{\n\t{{\n\t}}\n}}\n"
+        return f"\n.visible .entry {name}(\n\t.param .u64 p\n)\n{bound}{{\n\t{{\n}}\n\tret;\n}}"
 
     def assembled(text, target):
         """Kernels spill where over two blocks are asked for."""
