@@ -117,7 +117,7 @@ def test_a_warp_has_a_row_that_is_read_once(rows, cols, each):
     [
         ("softmax", 72, 32, 2 * 2),  # of 4 lanes, each with 3 chunks
         ("cross_entropy", 256, 16, 3 * 3),
-        ("rms_norm", 136, 16, 3),
+        ("rms_norm", 136, 8, 4),  # of 16 lanes, one with two chunks
         ("softmax", 89, 16, 2 * 2 * 4),  # of 16 lanes with two rows, moved element by element
     ],
 )
