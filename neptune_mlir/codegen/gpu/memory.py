@@ -126,13 +126,12 @@ class Memory(SharedMemory):
         """The same, each access where it is asked for."""
         s, kind = self.s, self.memory_type(array.dtype)
         vector = self.access_of(array, window, layout)
+        passing = self._passes(array, window, vector)
         along = guarded.guarded(self, array, window, layout)
         if along is not None:
-            passing = self._passes(array, window, vector)
             yield from guarded.load(self, array, window, layout, vector, along, passing)
             return
         size, register = element_bytes(array.dtype), itertools.count()
-        passing = self._passes(array, window, vector)
         for inside, pointer in addresses(self, array, window, layout, vector, self.threads):
             access = guarded.GuardedAccess(pointer, None, 0, passing)
             for value in guarded.load_at(self, access, kind, size, vector):

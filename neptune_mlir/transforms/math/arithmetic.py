@@ -156,6 +156,25 @@ class Arithmetic:
             scf.YieldOp([otherwise])
         return made.results_[0]
 
+    def branch(
+        self, condition: Any, kinds: list[Any], yes: Callable[[], list[Any]],
+        no: Callable[[], list[Any]],
+    ) -> list[Any]:  # fmt: skip
+        """Several values, computed in one branch or the other."""
+        made = scf.IfOp(condition, kinds, has_else=True)
+        for block, work in ((made.then_block, yes), (made.else_block, no)):
+            with ir.InsertionPoint(block):
+                scf.YieldOp(work())
+        return list(made.results)
+
+    def less_quarters(self, x: Any, parts: Sequence[float]) -> list[Any]:
+        """r and an integer k, x = r + k pi/2: Cody and Waite subtract k pi/2 part by part."""
+        k = self.nearest(arith.mulf(x, self.c(2 / math.pi)))
+        r = x
+        for part in parts:
+            r = self.fma(k, self.c(-part), r)
+        return [r, arith.fptosi(self.bits, k)]
+
     def scaled(self, x: Any, n: Any, live: Any) -> Any:
         """x * 2^n by one instruction, 0 in lanes that are not `live` (None: all are)."""
         i16, i32 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(32)

@@ -41,16 +41,6 @@ class Branching(Functions):
         value = function(*self._reduce_angle(x))
         return arith.select(self.equal(x, self.c(0.0)), x, value)  # -0 stays
 
-    def _branch(
-        self, condition: Any, kinds: list[Any], yes: Callable[[], list[Any]],
-        no: Callable[[], list[Any]],
-    ) -> list[Any]:  # fmt: skip
-        made = scf.IfOp(condition, kinds, has_else=True)
-        for block, work in ((made.then_block, yes), (made.else_block, no)):
-            with ir.InsertionPoint(block):
-                scf.YieldOp(work())
-        return list(made.results)
-
     def _wide(self, value: int) -> Any:
         return arith.ConstantOp(self.i64, ir.IntegerAttr.get(self.i64, value)).result
 
@@ -62,18 +52,10 @@ class Branching(Functions):
     def _reduce_angle(self, x: Any) -> list[Any]:
         """r and an integer n, x = r + n pi/2 but for whole turns, |r| up to pi/4 (and 1%)."""
         near = self.lt(self.absolute(x), self.c(_MODERATE))
-        return self._branch(
+        return self.branch(
             near, [self.kind, self.bits],
-            lambda: self._reduce_moderate(x), lambda: self._reduce_large(x),
+            lambda: self.less_quarters(x, _HALF_PI), lambda: self._reduce_large(x),
         )  # fmt: skip
-
-    def _reduce_moderate(self, x: Any) -> list[Any]:
-        """Cody and Waite: k pi/2 is subtracted part by part."""
-        k = self.nearest(arith.mulf(x, self.c(2 / math.pi)))
-        r = x
-        for part in _HALF_PI:
-            r = self.fma(k, self.c(-part), r)
-        return [r, arith.fptosi(self.bits, k)]
 
     def _reduce_large(self, x: Any) -> list[Any]:
         """Payne and Hanek: x is m 2^s with 24 bits of m, and of 2/pi only those bits matter that
@@ -133,7 +115,7 @@ class Branching(Functions):
             # the quotient may have been rounded up to a whole number
             return [arith.select(self.lt(r, self.c(0.0)), arith.addf(r, b), r)]
 
-        (r,) = self._branch(few, [self.kind], short, lambda: self._long_division(a, b))
+        (r,) = self.branch(few, [self.kind], short, lambda: self._long_division(a, b))
         r = arith.select(self.lt(a, b), a, r)
         r = arith.select(arith.cmpf(arith.CmpFPredicate.UNO, r, b), arith.addf(a, b), r)
         return self.signed_like(arith.select(odd, self.c(math.nan), r), x)

@@ -371,20 +371,10 @@ class Doubles(Powers):
     def _reduce_angle(self, x: Any) -> list[Any]:
         """r and an integer n, x = r + n pi/2 but for whole turns, |r| up to pi/4 (and a bit)."""
         near = self.lt(self.absolute(x), self.c(_MODERATE))
-        made = scf.IfOp(near, [self.kind, self.bits], has_else=True)
-        for block, work in (
-            (made.then_block, self._reduce_moderate), (made.else_block, self._reduce_large),
-        ):  # fmt: skip
-            with ir.InsertionPoint(block):
-                scf.YieldOp(work(x))
-        return list(made.results)
-
-    def _reduce_moderate(self, x: Any) -> list[Any]:
-        k = self.nearest(arith.mulf(x, self.c(2 / math.pi)))
-        r = x
-        for part in _HALF_PI:
-            r = self.fma(k, self.c(-part), r)
-        return [r, arith.fptosi(self.bits, k)]
+        return self.branch(
+            near, [self.kind, self.bits],
+            lambda: self.less_quarters(x, _HALF_PI), lambda: self._reduce_large(x),
+        )  # fmt: skip
 
     def _reduce_large(self, x: Any) -> list[Any]:
         """Payne and Hanek: x is m 2^s with 53 bits of m, and of 1/(2 pi) only those bits matter
@@ -450,15 +440,16 @@ class Doubles(Powers):
         """fmod(x, y), which is exact: x less the multiple of y towards 0."""
         a, b = self.absolute(x), self.absolute(y)
         quotient = arith.divf(a, b)
-        made = scf.IfOp(self.lt(quotient, self.c(2.0**52)), [self.kind], has_else=True)
-        with ir.InsertionPoint(made.then_block):
+
+        def short() -> list[Any]:
             whole = arith.sitofp(self.kind, arith.fptosi(self.bits, quotient))
             r = self.fma(arith.negf(whole), b, a)
             # the quotient may have been rounded up to a whole number
-            scf.YieldOp([arith.select(self.lt(r, self.c(0.0)), arith.addf(r, b), r)])
-        with ir.InsertionPoint(made.else_block):
-            scf.YieldOp([self._long_division(a, b)])
-        r = arith.select(self.lt(a, b), a, made.results[0])
+            return [arith.select(self.lt(r, self.c(0.0)), arith.addf(r, b), r)]
+
+        few = self.lt(quotient, self.c(2.0**52))
+        (r,) = self.branch(few, [self.kind], short, lambda: [self._long_division(a, b)])
+        r = arith.select(self.lt(a, b), a, r)
         r = arith.select(arith.cmpf(arith.CmpFPredicate.UNO, r, b), arith.addf(a, b), r)
         none = arith.ori(self.equal(b, self.c(0.0)), self.differs(arith.subf(a, a), self.c(0.0)))
         return self.signed_like(arith.select(none, self.c(math.nan), r), x)
